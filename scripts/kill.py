@@ -41,7 +41,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from vflbench.results import reader
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-TIMES = ["virtual_seconds", "communication_seconds", "compute_seconds"]
+TIMES = ["virtual_seconds", "communication_seconds", "idle_seconds", "compute_seconds"]
 PHASES = ("before the first checkpoint", "in training", "in writing", "at the end")
 MARK = "VFLBENCH_KILLED"  # in the environment of a trial's processes, by which they are found
 FOREIGN = b"not of a run\n"

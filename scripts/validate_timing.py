@@ -465,14 +465,14 @@ def validate(words: Sequence[str], rounds: int, other: Mapping[str, LinkConfig] 
         return Costs(ledger, of, federation.standing, network, "strict", payload, in_time)
 
     simulated_end = Program(ledger, traces, roles).retime(network).ends[rounds]
-    simulated_communication = costs(traces, False).times([rounds], [simulated_end])[0][0]
+    simulated_communication = costs(traces, False).times([rounds], [simulated_end])[0]["communication_seconds"]
     replay = Program(found, real_traces, roles)
     if replay.without_computing(network)[rounds] != simulated_communication:
         raise SystemExit(
             f"{' '.join(words)}: the replay of the real run without its computing is not the simulated run"
         )
     nbytes, messages, _, _ = costs(traces, False).totals.until(rounds)
-    waiting, beside = (costs(of, True).times([rounds], [end])[0][0] for of in (real_traces, timed_alone))
+    waiting, beside = (costs(of, True).times([rounds], [end])[0]["idle_seconds"] for of in (real_traces, timed_alone))
     return Row(
         f"`{info.name}`, {run_config.dataset.name} ({federation.task.source.kind})",
         network.name + ("" if other is None else ", every second link the other's"),

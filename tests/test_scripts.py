@@ -62,46 +62,30 @@ def test_crossings(crossings, tmp_path):
 
 @pytest.mark.slow
 def test_validate_architectures(monkeypatch, capsys, tmp_path):
-    """A quick run: two architectures, measured beside predicted."""
+    """A quick run: two architectures, measured beside predicted; of some only, nothing is written for all."""
     monkeypatch.syspath_prepend(str(SCRIPTS))
     import validate_architectures as script
 
-    quick = [
-        "--architectures",
-        "avfl,pubsub_vfl",
-        "--epochs",
-        "3",
-        "--rows",
-        "600",
-        "--batch",
-        "50",
-        "--width",
-        "16",
-        "--repetitions",
-        "1",
-    ]
+    quick = ["--architectures", "avfl,pubsub_vfl", "--epochs", "4", "--rows", "600", "--batch", "50", "--width", "16"]
+    quick += ["--repeats", "1"]
     assert script.main([*quick, "--source", "synthetic", "--out", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     rows = {
-        row[0]: [float(cell.rstrip("%")) for cell in row[1:]]
-        for row in re.findall(r"^\| (\w*vfl) " + r"\| (\S+) " * 7 + r"\|$", text, re.M)
+        row[0]: list(map(float, row[1:]))
+        for row in re.findall(r"^\| (\w*vfl) " + r"\| (\S+) " * 9 + r"\|$", text, re.M)
     }
     assert set(rows) == {"avfl", "pubsub_vfl"}
-    for measured, predicted, ratio, busy, busy_predicted, *_ in rows.values():
-        assert measured > 0 and predicted >= 0 and ratio > 0 and 0 < busy <= 100 and 0 < busy_predicted <= 100
-    why = {
-        row[0]: [float(cell) for cell in row[1:]]
-        for row in re.findall(r"^\| (\w*vfl) " + r"\| (\S+) " * 5 + r"\|$", text, re.M)
-    }
-    assert set(why) == {"avfl", "pubsub_vfl"}
-    for real, one_process, profile, messages, _ in why.values():
-        # 360 rows for training, in batches of 50
-        assert real > 0 and one_process > 0 and profile > 0 and messages >= 2 * 8
-    assert "of the prediction: " in text
+    for real, predicted, ratio, computing, computing_predicted, messages, slower, *_ in rows.values():
+        assert min(real, predicted, ratio, computing, computing_predicted, slower) > 0
+        assert messages >= 2 * 8  # 360 rows for training, in batches of 50
+    assert "Within 25%: " in text
     assert reader.load(tmp_path / "pubsub_vfl_ray").manifest["broker"]["kind"] == "nats"
     with pytest.raises(SystemExit):
-        script.main(["--epochs", "2"])
-    assert "--epochs 2: at least 3" in capsys.readouterr().err
+        script.main(["--epochs", "3"])
+    assert "--epochs 3: at least 4" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        script.main([*quick, "--write"])
+    assert "--write: of all architectures" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         script.main(["--rows", "-5"])
     assert "-5: must be a whole number of at least 1" in capsys.readouterr().err

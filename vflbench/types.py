@@ -188,7 +188,8 @@ class Delay:
 class ComputeConfig:
     """The delay model of compute_clock=modelled.
 
-    Without `delays`: seconds = base_seconds + cost * seconds_per_unit. With them: federation/delays.py.
+    By the counted work, where its constants are given: federation/work.py. Else by `delays`: federation/delays.py. Else
+    seconds = base_seconds + cost * seconds_per_unit.
     """
 
     name: str = "modelled"
@@ -197,10 +198,18 @@ class ComputeConfig:
     delays: dict[str, Delay] = field(default_factory=dict)  #: the parts of split learning: federation/delays.py PARTS
     #: of each party, the active one first; the last entry repeats
     cores: list[int] = field(default_factory=lambda: [32])
+    #: how workers share them: evenly, all the time; each computation waits for one of its organisation's; or of a
+    #: machine that all parties are on, with the first entry's cores
+    sharing: Literal["evenly", "organisation", "machine"] = "evenly"
     #: largest number of cores that one worker can use
     core_cap: Annotated[float, Range(above=0, at_least=1e-6, at_most=1e6)] = 1.0
     batch_latency: Seconds = 0.0  #: seconds per batch that keep a worker busy, but no core
     server_seconds: Seconds = 0.0  #: seconds of a parameter server for each of its workers and each synchronisation
+    # by the work that is counted: federation/work.py; 0 in all three: it is not
+    operation_seconds: Seconds = 0.0  #: seconds of one core for each operation of PyTorch
+    flop_seconds: Seconds = 0.0  #: seconds of one core for each flop of a matrix product
+    number_seconds: Seconds = 0.0  #: seconds of one core for each number that an operation writes
+    message_seconds: Seconds = 0.0  #: seconds that a message keeps its sender busy, beside the network
     #: epochs to a target grow as 1 + B / penalty_batch; null: they do not depend on B
     penalty_batch: Positive | None = None
     file: str | None = None  #: the machine profile that the constants are from

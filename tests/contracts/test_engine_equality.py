@@ -20,7 +20,7 @@ from vflbench.results.reader import Run, load
 from vflbench.runner.reprice import Profile, reprice
 
 SYNCHRONOUS = [(name, layout) for name, layout in CASES if not registry.algorithms()[name].time_dependent]
-TIMES = ["virtual_seconds", "communication_seconds", "compute_seconds"]
+TIMES = ["virtual_seconds", "communication_seconds", "idle_seconds", "compute_seconds"]
 APART = ["engine=ray", "engine.address=auto", "checkpoint_every=null"]
 TOGETHER = ["engine.batch_compute=false", "checkpoint_every=null"]
 
@@ -73,6 +73,7 @@ def measured(ray: Run) -> None:
     assert (np.diff(ray.curve["virtual_seconds"]) > 0).all()
     assert 0 < ray.summary["virtual_seconds"] < ray.summary["wall_seconds"]
     assert (ray.trace["kind"] == "compute").any()
+    assert ray.summary["communication_seconds"] is None and ray.summary["idle_seconds"] > 0
 
 
 def equally_repriced(simulated: Run, ray: Run, out: Path) -> None:

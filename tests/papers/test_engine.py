@@ -103,7 +103,13 @@ def test_excess_is_over_the_run_of_the_same_seed() -> None:
         counts = dict.fromkeys(
             ("messages", "vectors", "cost", "communication_seconds", "wall_seconds", "virtual_seconds", "epochs"), 1
         )
-        ended.summary |= {**counts, "bytes": {"total": 1}, "privacy": {"epsilon": None}, "data_source": "real"}
+        ended.summary |= {
+            **counts,
+            "idle_seconds": None,
+            "bytes": {"total": 1},
+            "privacy": {"epsilon": None},
+            "data_source": "real",
+        }
         ended.curve["iterations"] = 1
         return ended
 

@@ -285,6 +285,7 @@ def run():
     summary |= dict.fromkeys(
         ("epochs", "messages", "vectors", "cost", "communication_seconds", "wall_seconds", "virtual_seconds"), 1
     )
+    summary["idle_seconds"] = None
     manifest = {"config": {"target": 0.7, "dataset": {"name": "mnist"}}}
     return SimpleNamespace(summary=summary, curve=pd.DataFrame(curve), manifest=manifest)
 

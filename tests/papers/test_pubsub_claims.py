@@ -19,6 +19,7 @@ BANK = (
     "dataset.source=real",
     "dataset.samples=12000",
     "network=lan",
+    "compute=paper_table8",
     "algorithm.batch_size=64",
     "seed=0",
 )

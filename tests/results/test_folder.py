@@ -176,8 +176,8 @@ def test_curve_round_trips_to_the_last_bit(tmp_path):
     written.append({"round": 50, "train_loss": float("nan"), "virtual_seconds": 0.1, "bytes": 1, "test_accuracy": 0.5})
     folder.write_curve(tmp_path / "curve.csv", written, "accuracy")
     header = (
-        "round,epoch,iterations,virtual_seconds,communication_seconds,compute_seconds,bytes,messages,vectors,cost,"
-        "epsilon,train_loss,val_accuracy,test_accuracy"
+        "round,epoch,iterations,virtual_seconds,communication_seconds,idle_seconds,compute_seconds,bytes,messages,vectors,"
+        "cost,epsilon,train_loss,val_accuracy,test_accuracy"
     )
     assert (tmp_path / "curve.csv").read_text().splitlines()[0] == header
     curve = reader.Run(tmp_path).curve

@@ -133,7 +133,7 @@ def test_other_schema_is_refused(make_run, monkeypatch):
 
 def test_empty_curve_is_a_curve(tmp_path):
     folder.write_curve(tmp_path / "curve.csv", [], "accuracy")
-    assert reader.Run(tmp_path).curve.shape == (0, 14)
+    assert reader.Run(tmp_path).curve.shape == (0, 15)
 
 
 def write_marks(run, rounds):

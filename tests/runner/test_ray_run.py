@@ -257,7 +257,7 @@ def test_nothing_is_left_of_a_command_that_is_ended(ending: signal.Signals, code
         assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "interrupted"
 
 
-TIMES = ["virtual_seconds", "communication_seconds", "compute_seconds"]
+TIMES = ["virtual_seconds", "communication_seconds", "idle_seconds", "compute_seconds"]
 
 
 @pytest.mark.slow
@@ -466,7 +466,7 @@ def test_what_depends_on_time_runs_to_its_end_in_real_time(
     assert (summary["status"], summary["rounds"]) == ("completed", 3) and validate_summary(summary) == []
     assert (summary["engine"], summary["compute_clock"], summary["timing"]) == ("ray", "measured", "measured")
     assert list(run.curve["round"]) == [1, 2, 3] and np.isfinite(run.curve["train_loss"]).all()
-    assert 0 < summary["communication_seconds"] < summary["virtual_seconds"] < summary["wall_seconds"]
+    assert 0 < summary["idle_seconds"] < summary["virtual_seconds"] < summary["wall_seconds"]
     if algorithm == "leasgd_async":
         return
     batches = -(-360 // 32)  # of 600 rows 60 % are for training

@@ -226,6 +226,15 @@ def test_what_depends_on_time_is_refused(a: Path, capsys: pytest.CaptureFixture[
     assert f"{algorithm} depends on time: which message comes first" in capsys.readouterr().err
 
 
+def test_a_shared_machine_is_refused(a: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who waits for a core depends on when messages come."""
+    config = json.loads((a / "manifest.json").read_text())["config"]
+    edit(a / "manifest.json", config={**config, "compute": {**config["compute"], "sharing": "machine"}})
+    edit(a / "summary.json", compute_clock="modelled")
+    assert cli.command(["reprice", "a", "network=us_us"]) == 1
+    assert "its parties share one machine's cores" in capsys.readouterr().err
+
+
 def test_what_does_not_go_with_the_run(a: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = Path("mine/network")
     options.mkdir(parents=True)

@@ -60,7 +60,9 @@ def result_line(summary: dict[str, Any]) -> str:
         *([] if status == "completed" else [f"{status}{': ' + summary['reason'] if summary.get('reason') else ''}"]),
         score,
         human_bytes(summary["bytes"]["total"]),
-        f"{summary['communication_seconds']:.4g} s communication",
+        f"{summary['virtual_seconds']:.4g} s running time"
+        if summary["communication_seconds"] is None
+        else f"{summary['communication_seconds']:.4g} s communication",
         *([] if epsilon is None else [f"epsilon {epsilon:.4g}"]),
         source,
     ]

@@ -1,10 +1,13 @@
 """The compute clock: how long a computation takes in virtual time."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
+from vflbench.federation import work
 from vflbench.types import ClockMode, ComputeConfig
 
 
@@ -26,8 +29,30 @@ class ComputeClock:
             torch.cuda.synchronize(self.device)
         return time.perf_counter()
 
+    @property
+    def counts(self) -> bool:
+        """Whether computations are charged by their work."""
+        return self.mode == "modelled" and work.counts(self.config)
+
+    @property
+    def message_seconds(self) -> float:
+        """Seconds that a message keeps its sender busy."""
+        return self.config.message_seconds if self.mode == "modelled" else 0.0
+
+    def timed(self, function: Callable[..., Any], args: tuple[Any, ...], cost: float) -> tuple[Any, float]:
+        """What a computation returns, and its virtual seconds; `cost` as in `seconds`.
+
+        What does not use PyTorch has no counted work: its cost is charged.
+        """
+        if self.counts:
+            result, done = work.counted(function, *args)
+            return result, done.seconds(self.config) if done.operations else self.seconds(cost, 0.0)
+        start = self.moment()
+        result = function(*args)
+        return result, self.seconds(cost, self.moment() - start)
+
     def seconds(self, cost: float, measured: float) -> float:
-        """The virtual seconds of a computation.
+        """The virtual seconds of a computation whose work is not counted.
 
         Parameters
         ----------

@@ -5,12 +5,19 @@ min(C / w, core_cap) cores. A batch of B samples takes it scale * B^(1 + exponen
 per batch and the parameter server's cost come on top.
 """
 
+from __future__ import annotations
+
 import json
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vflbench.types import ComputeConfig, Problem, closest
+
+if TYPE_CHECKING:
+    from vflbench.federation.party import PartySpec
 
 PARTS = ("active_forward", "active_backward", "passive_forward", "passive_backward", "top_forward", "top_backward")
 # a profile's keys, with the values that stand for no measurement
@@ -45,11 +52,28 @@ class Delays:
 
     def cores(self, party: int, workers: int) -> float:
         """How many cores one of `workers` workers of `party` uses."""
-        return min(self._cores(party) / workers, self.config.core_cap)
+        sharing = workers if self.config.sharing == "evenly" else 1
+        return min(self._cores(party) / sharing, self.config.core_cap)
 
     def total_cores(self, parties: int) -> int:
         """All cores of `parties` parties, the active one included."""
+        if self.config.sharing == "machine":
+            return self._cores(0)
         return sum(self._cores(party) for party in range(parties))
+
+    def machines(self, specs: Mapping[str, PartySpec]) -> dict[str, tuple[str, int]]:
+        """Party -> the machine where it waits for a core, and how many that has; empty where nobody waits."""
+        if self.config.sharing == "machine":
+            return dict.fromkeys(specs, ("all", self._cores(0)))
+        if self.config.sharing == "evenly":
+            return {}
+        names = list(dict.fromkeys(spec.organisation or name for name, spec in specs.items()))
+        count = Counter(spec.organisation for spec in specs.values())
+        return {
+            name: (spec.organisation, self._cores(names.index(spec.organisation)))
+            for name, spec in specs.items()
+            if spec.organisation is not None and count[spec.organisation] > 1
+        }
 
     def _cores(self, party: int) -> int:
         return self.config.cores[min(party, len(self.config.cores) - 1)]
@@ -58,7 +82,7 @@ class Delays:
 def check(config: ComputeConfig) -> list[Problem]:
     """Problems with the keys of the group `compute` that no range of a single number tells."""
     problems = []
-    if config.file is not None and config.name in ("modelled", "paper_table8"):
+    if config.file is not None and config.name != "measured":
         problems.append(
             Problem("compute.file", config.file, f"compute={config.name} reads no file: compute=measured does")
         )

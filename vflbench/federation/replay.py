@@ -249,10 +249,7 @@ class _Replay:
 
 
 def idle_seconds(traces: Mapping[str, np.ndarray], until: list[float]) -> list[float]:
-    """For each time in `until`, the seconds before it in which no party computes.
-
-    These are the communication time of a time-dependent run.
-    """
+    """For each time in `until`, the seconds before it in which no party computes."""
     rows = np.concatenate([trace[trace[:, 0] == COMPUTE] for trace in traces.values()])
     intervals = np.stack([rows[:, 4] - rows[:, 3], rows[:, 4]], axis=1)
     intervals = intervals[np.argsort(intervals[:, 0], kind="stable")]

@@ -117,4 +117,6 @@ class Cut:
     inflight: list[dict[str, Any]] = field(default_factory=list)  # sent before it, consumed after it
     # server -> (arrival, src, seq, end), served before it
     ingress: dict[str, list[tuple[float, int, int, float]]] = field(default_factory=dict)
+    # machine -> (when each core is free, (when, party, seconds, round) that were asked for since)
+    cores: dict[str, tuple[list[float], list[tuple[float, int, float, int]]]] = field(default_factory=dict)
     totals: dict[str, Any] = field(default_factory=dict)

@@ -34,6 +34,7 @@ COLUMNS = {
     "vectors": "vectors sent",
     "cost": "weighted cost, MB: bytes, client-server ones times the network's ratio",
     "communication_seconds": "communication time, s",
+    "idle_seconds": "time in which no party computes, s",
     "seconds_per_epoch": "communication time of an epoch, s",
     "running_seconds": "running time, virtual s",
     "utilisation": "share of the cores' time that they computed",
@@ -146,7 +147,7 @@ def table(
             "missing": [config["seed"] for config in missing.pop(name, [])],
             "by_seed": dict(zip(seeds, found, strict=True)),
         }
-        row["reached"] = sum(math.isfinite(one["seconds_to_target"]) for one in found)
+        row["reached"] = sum(math.isfinite(one["megabytes_to_target"]) for one in found)
         for column in shown:
             row[column], row[f"{column}_sd"] = moments([one[column] for one in found if not math.isnan(one[column])])
         rows.append(row)
@@ -186,13 +187,14 @@ def numbers(run: Run, targets: Mapping[str, Target], shown: Iterable[str] = COLU
     found |= {"selected": selected, "final": summary["metric"]["final"], "epochs": summary["epochs"]}
     found |= {"updates": curve["iterations"].iloc[-1] if len(curve) else math.nan}
     found |= {"megabytes": summary["bytes"]["total"] / 1e6, "cost": summary["cost"] / 1e6}
-    found |= {key: summary[key] for key in ("messages", "vectors", "communication_seconds", "wall_seconds")}
+    found |= {key: summary[key] for key in ("messages", "vectors", "wall_seconds")}
+    found |= {key: summary[key] for key in ("communication_seconds", "idle_seconds")}
     found |= {"running_seconds": summary["virtual_seconds"], "epsilon": summary["privacy"]["epsilon"]}
     found |= {key: summary.get(key) for key in ("utilisation", "waiting_seconds")}
     found |= {key: summary["attack"].get(key) for key in ("success_rate", "floor", "r2") if "attack" in summary}
     if None not in (found["success_rate"], found["floor"]):
         found["advantage"] = found["success_rate"] - found["floor"]
-    if summary["epochs"]:
+    if summary["epochs"] and summary["communication_seconds"] is not None:
         found["seconds_per_epoch"] = summary["communication_seconds"] / summary["epochs"]
     if f"train_{metric}" in curve and len(curve):
         found["gap"] = curve[f"train_{metric}"].iloc[-1]
@@ -209,7 +211,8 @@ def numbers(run: Run, targets: Mapping[str, Target], shown: Iterable[str] = COLU
             judged, sign = TRAIN_LOSS, -1
         reached = curve[sign * curve[judged] >= sign * goal]
         for column, (source, unit) in _TO_TARGET.items():
-            found[column] = reached[source].iloc[0] * unit if len(reached) else math.inf
+            if curve[source].notna().any():  # no epsilon, no communication time
+                found[column] = reached[source].iloc[0] * unit if len(reached) else math.inf
     return {key: math.nan if value is None else float(value) for key, value in found.items()}
 
 

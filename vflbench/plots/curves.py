@@ -452,10 +452,11 @@ def new_figure(panels: int) -> tuple[Figure, list[Axes]]:
 def _timeless(x: str, curves: Sequence[pd.DataFrame], clocks: Iterable[str]) -> str:
     """The column to draw against: `x`, or what stands in for communication time.
 
-    Where computing is modelled too, that is the running time, since such methods overlap computing with communication.
-    Where communication takes no time in any of `curves` though bytes were sent, it is the weighted cost.
+    Where computing is modelled too, that is the running time, since such methods overlap computing with communication;
+    so too where a run has no communication time. Where communication takes no time in any of `curves` though bytes were
+    sent, it is the weighted cost.
     """
-    if x == "communication_seconds" and "modelled" in clocks:
+    if x == "communication_seconds" and ("modelled" in clocks or any(curve[x].isna().any() for curve in curves)):
         return "virtual_seconds"
     free = x == "communication_seconds" and not any(curve[x].any() for curve in curves)
     return "cost" if free and any(curve["bytes"].any() for curve in curves) else x

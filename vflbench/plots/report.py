@@ -10,7 +10,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from vflbench.plots import bounds, life, style
+from vflbench.plots import bounds, life, running_time, style
 from vflbench.plots.provenance import provenance
 from vflbench.results import pricing, selection, texts
 from vflbench.results.folder import splits
@@ -117,10 +117,7 @@ def table(report: Report) -> list[dict[str, Any]]:
 
 
 def row(report: Report, panel: Panel, setting: Setting) -> dict[str, Any]:
-    """A setting's row of the table: means over its runs, geometric ones of what it takes to reach the target.
-
-    A method whose course depends on time has no communication time: without computing it would have been another run.
-    """
+    """A setting's row of the table: means over its runs, geometric ones of what it takes to reach the target."""
     first = setting.runs[0].summary
     places = [] if panel.target is None else [(run, selection.reached(run, panel.target)) for run in setting.runs]
     hits = [(run, place) for run, place in places if place is not None]
@@ -139,14 +136,14 @@ def row(report: Report, panel: Panel, setting: Setting) -> dict[str, Any]:
     row["averaged"] = _moments(_averaged(setting))[0]
     row["bytes"] = float(np.mean([run.summary["bytes"]["total"] for run in setting.runs]))
     for key in ("communication_seconds", "cost"):
-        row[key] = float(np.mean([run.summary[key] for run in setting.runs]))
+        values = [run.summary[key] for run in setting.runs]
+        row[key] = None if None in values else float(np.mean(values))
     row |= {"target": panel.target, "reached": len(hits)}
     for key in ("bytes", "communication_seconds", "cost"):
-        spent = [float(run.curve[key].iloc[place]) + report.charged.more(run, key) for run, place in hits]
-        row[f"{key}_to_target"] = _middle(spent) if hits else None
+        there = hits and row[key] is not None
+        spent = [float(run.curve[key].iloc[place]) + report.charged.more(run, key) for run, place in hits if there]
+        row[f"{key}_to_target"] = _middle(spent) if spent else None
     epsilons = [run.summary["privacy"]["epsilon"] for run in setting.runs]
-    if setting.runs[0].folder in report.time_dependent:
-        row["communication_seconds"] = row["communication_seconds_to_target"] = None
     row["epsilon"] = max((float(epsilon) for epsilon in epsilons if epsilon is not None), default=None)
     return row
 
@@ -264,12 +261,14 @@ def rule(panel: Panel) -> str:
 
 
 def caveat(panel: Panel) -> str:
-    """Whose metrics they are, where methods differ in it; else an empty text."""
+    """Whose metrics they are, where methods differ in it, and who has no running time; else an empty text."""
+    hidden = running_time.caveat(panel.runs)
     of = {whose: [s.algorithm for s in panel.settings if _metric_of(s) == whose] for whose in ("mean worker", "server")}
     if not all(of.values()):
-        return ""
+        return hidden
     means, single = (", ".join(sorted({style.look(name).label for name in names})) for names in of.values())
-    return f"The metric of {means} is the mean over workers, that of {single} one model's"
+    whose = f"The metric of {means} is the mean over workers, that of {single} one model's"
+    return ". ".join(filter(None, [whose, hidden]))
 
 
 def _averaged(setting: Setting) -> np.ndarray:
@@ -379,13 +378,13 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
     names = [f"{split}_{metric['name']}" for split in splits(metric["name"])]
     there = [name for name in names if any(run.curve[name].notna().any() for run in runs)]
     axes = [axis for axis in AXES if any(run.curve[axis].notna().any() for run in runs)]
-    if report.time_dependent.issuperset(run.folder for run in runs):
-        axes.remove("communication_seconds")  # of another run, without computing
-    if not any(run.summary["compute_seconds"] for run in runs):
+    timed = "communication_seconds" in axes
+    if not timed and any(report.priced[run.folder].chains for run in runs):
+        axes.append("communication_seconds")  # of runs in real time: on a network of the reader's choice
+    if not any(run.summary["compute_seconds"] and running_time.shown(run) for run in runs):
         axes = [axis for axis in axes if axis != "virtual_seconds"]
-    if not any(run.curve["communication_seconds"].any() for run in runs) and any(
-        run.curve["bytes"].any() for run in runs
-    ):
+    free = timed and not any(run.curve["communication_seconds"].any() for run in runs)
+    if free and any(run.curve["bytes"].any() for run in runs):
         axes.sort(key=lambda axis: axis != "cost")  # a network without times: the page opens with the cost
     lines: list[dict[str, Any]] = []
     entries: list[dict[str, Any]] = []
@@ -394,9 +393,9 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
         lines.append(
             {"label": style.look(setting.algorithm).label, "words": setting.words, **look}
             | {"runs": list(range(len(entries), len(entries) + len(setting.runs)))}
-            | {"clock": setting.runs[0].summary["compute_clock"], "network": _network(setting.runs[0])}
+            | {"clock": running_time.clock(setting.runs[0]), "network": _network(setting.runs[0])}
+            | {"unproven": not running_time.shown(setting.runs[0])}
             | {"again": selection.rerun(setting, network=False)}
-            | {"time_dependent": setting.runs[0].folder in report.time_dependent}
             | {key: known[key] for key in ("epsilon", "selected", "selected_sd", "final", "final_sd", "averaged")}
         )
         entries += [

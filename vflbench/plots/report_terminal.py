@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vflbench.plots import bounds, life
+from vflbench.plots import bounds, life, running_time
 from vflbench.plots.provenance import provenance
 from vflbench.plots.report import CHOICE_HEADS, HEADS, Report, caveat, cells, choice_cells, row, rule, scored
 from vflbench.results.folder import splits
@@ -74,9 +74,12 @@ def _curve(console: Console, run: Run) -> None:
     scores = [f"{split}_{metric}" for split in splits(metric)]
     every = max(1, -(-len(curve) // MOST_ROWS))
     chosen = curve.iloc[sorted({*range(0, len(curve), every), len(curve) - 1})]
-    heads = ("round", "sent", "communication", *scores, "epsilon")
+    timed = curve["communication_seconds"].notna().all()
+    seconds = "communication_seconds" if timed else "virtual_seconds"
+    known = timed or running_time.shown(run)
+    heads = ("round", "sent", "communication" if timed else "running time", *scores, "epsilon")
     rows = [
-        [str(int(at["round"])), human_bytes(at["bytes"]), f"{at['communication_seconds']:.4g} s"]
+        [str(int(at["round"])), human_bytes(at["bytes"]), f"{at[seconds]:.4g} s" if known else "–"]
         + ["–" if at[key] != at[key] else f"{at[key]:.4g}" for key in (*scores, "epsilon")]
         for at in chosen.to_dict("records")
     ]

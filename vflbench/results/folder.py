@@ -31,7 +31,7 @@ EVENT_KINDS = ("compute", "send", "recv", "mark")  # the trace's `kind`, by code
 ROW_GROUP = 2**17  # rows in memory at a time while parts are merged
 
 _CURVE_COLUMNS = (
-    *("round", "epoch", "iterations", "virtual_seconds", "communication_seconds", "compute_seconds"),
+    *("round", "epoch", "iterations", "virtual_seconds", "communication_seconds", "idle_seconds", "compute_seconds"),
     *("bytes", "messages", "vectors", "cost", "epsilon", "train_loss"),
 )
 PICTURES = tuple(f"{name}.{kind}" for name in ("curve", "bytes", "rounds") for kind in ("png", "svg"))
@@ -333,8 +333,8 @@ def summarise(
     bytes_by_link : bytes of each link kind; those of `local` are in no total.
     privacy : {mechanism, epsilon, delta, unit, neighbouring, covers}; None: no mechanism.
     extra : keys that only some runs have: utilisation, waiting_seconds, attack.
-    given : all other keys of the contract (`_SUMMARY`). Two may be left out: `epochs`, and `reason`, which says why the
-        run failed, was skipped, diverged or stopped at a budget.
+    given : all other keys of the contract (`_SUMMARY`). Three may be left out: `epochs`, `idle_seconds`, and `reason`,
+        which says why the run failed, was skipped, diverged or stopped at a budget.
 
     Raises
     ------
@@ -346,6 +346,7 @@ def summarise(
         "schema": SCHEMA,
         "reason": None,
         "epochs": None,
+        "idle_seconds": None,
         **given,
         "data_source": source.kind if source else None,
         "data_variant": source.variant if source else None,
@@ -402,7 +403,8 @@ _SUMMARY: dict[str, Any] = {
     "schema": int, "status": str, "reason": _TEXT_OR_NULL, "algorithm": str, "dataset": str,
     "data_source": _TEXT_OR_NULL, "data_variant": _TEXT_OR_NULL, "seed": int, "metric": _METRIC, "rounds": int,
     "epochs": _NUMBER_OR_NULL, "bytes": _BYTES, "messages": int, "vectors": int, "cost": _NUMBER,
-    "communication_seconds": _NUMBER, "compute_seconds": _NUMBER, "virtual_seconds": _NUMBER, "wall_seconds": _NUMBER,
+    "communication_seconds": _NUMBER_OR_NULL, "idle_seconds": _NUMBER_OR_NULL, "compute_seconds": _NUMBER,
+    "virtual_seconds": _NUMBER, "wall_seconds": _NUMBER,
     "compute_clock": str, "timing": str, "accounting": str, "privacy": _PRIVACY, "device": str,
 }  # fmt: skip
 _ALLOWED: dict[str, tuple[Any, ...]] = {
@@ -454,6 +456,8 @@ def validate_summary(summary: Mapping[str, Any]) -> list[str]:
         problems.append(f"bytes.by_tag sums to {sum(by_tag.values())}, not to bytes.total={total}")
     if (found := charged(by_link)) != total:
         problems.append(f"bytes.by_link sums to {found} without {UNCHARGED_LINK}, not to bytes.total={total}")
+    if (summary["communication_seconds"] is None) == (summary["idle_seconds"] is None):
+        problems.append("communication_seconds, idle_seconds: exactly one must be null")
     if summary["status"] in ("failed", "skipped") and not summary["reason"]:
         problems.append(f"reason: missing for status {summary['status']}")
     if None in (summary["data_source"], summary["metric"]["name"]) and summary["status"] not in (

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vflbench import registry
 from vflbench.results import inventory
 from vflbench.results.folder import (
     PARQUET,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 OWN = ("setup", "train")  # the phases of a run's own program
+COMMUNICATION, IDLE = "communication_seconds", "idle_seconds"
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Run:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """`summary.json`."""
-        return _read_json(self.folder / "summary.json", validate_summary)
+        return _read_json(self.folder / "summary.json", validate_summary, _with_idle)
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -122,7 +124,15 @@ class Run:
     @cached_property
     def cells(self) -> tuple[list[str], list[list[int | float]]]:
         """The columns and rows of `curve.csv`; whole numbers are integers, an empty cell is NaN."""
-        return _read_curve(self.folder / "curve.csv")
+        columns, rows = _read_curve(self.folder / "curve.csv")
+        if IDLE not in columns:  # of before there was that column
+            place = columns.index(COMMUNICATION)
+            idle = self.summary[IDLE] is not None
+            columns = [*columns[: place + 1], IDLE, *columns[place + 1 :]]
+            for row in rows:
+                seconds = row[place]
+                row[place : place + 1] = [math.nan, seconds] if idle else [seconds, math.nan]
+        return columns, rows
 
     def check_curve(self) -> None:
         """Check that curve and summary agree, and that the trace has every round.
@@ -271,7 +281,11 @@ def _read_text(path: Path) -> str:
         raise VflbenchError(f"{path} cannot be read: {error}") from error
 
 
-def _read_json(path: Path, validate: Callable[[dict[str, Any]], list[str]]) -> dict[str, Any]:
+def _read_json(
+    path: Path,
+    validate: Callable[[dict[str, Any]], list[str]],
+    upgrade: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+) -> dict[str, Any]:
     text = _read_text(path)
     try:
         value = json.loads(text)
@@ -284,10 +298,25 @@ def _read_json(path: Path, validate: Callable[[dict[str, Any]], list[str]]) -> d
     if not isinstance(value, dict):
         raise VflbenchError(f"{path} is malformed: an object was expected")
     _check_schema(path, value.get("schema", SCHEMA))
+    value = upgrade(value)
     if problems := validate(value):
         more = f" and {len(problems) - 3} more" if problems[3:] else ""
         raise VflbenchError(f"{path} is malformed: {'; '.join(problems[:3])}{more}")
     return value
+
+
+def _with_idle(summary: dict[str, Any]) -> dict[str, Any]:
+    """`summary`, with `idle_seconds`, as it is written today.
+
+    Before there was that key, a run that cannot be replayed had its value as communication time.
+    """
+    if IDLE in summary or COMMUNICATION not in summary:
+        return summary
+    info = registry.algorithms().get(str(summary.get("algorithm")))
+    seconds = summary[COMMUNICATION]
+    if summary.get("timing") == "measured" or (info is not None and info.time_dependent):
+        return {**summary, COMMUNICATION: None, IDLE: seconds}
+    return {**summary, IDLE: None}
 
 
 def _check_schema(path: Path, version: object) -> None:
@@ -301,7 +330,8 @@ def _read_curve(path: Path) -> tuple[list[str], list[list[int | float]]]:
         header, *lines = list(csv.reader(text.splitlines())) or [[]]
     except csv.Error as error:
         raise VflbenchError(f"{path} is malformed: {error}") from error
-    if not header or tuple(header) != curve_columns(header[-1].partition("_")[2]):
+    columns = curve_columns(header[-1].partition("_")[2]) if header else ()
+    if not header or tuple(header) not in (columns, tuple(name for name in columns if name != IDLE)):
         raise VflbenchError(f"{path} line 1: these are not the columns of a curve")
     rows = []
     for number, line in enumerate(lines, start=2):

@@ -56,7 +56,7 @@ def results(run: Run) -> list[str]:
             metric["name"] or "",
             *scores,
             human_bytes(summary["bytes"]["total"]),
-            f"{summary['communication_seconds']:.4g} s",
+            "-" if summary["communication_seconds"] is None else f"{summary['communication_seconds']:.4g} s",
         ]
     except VflbenchError:
         return ["unreadable", "", "", "", "", ""]

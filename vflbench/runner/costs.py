@@ -51,7 +51,7 @@ class Costs:
     network: NetworkConfig
     accounting: str
     payload: Payload
-    time_dependent: bool = False
+    time_dependent: bool = False  # or in real time: there is no replay
     program: Program | None = None  # made of ledger and traces, where there is one already
     around: Around = Around()
 
@@ -69,15 +69,10 @@ class Costs:
     def curve(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The curve's rows, given with `round` and the virtual clock's `virtual_seconds`, with all columns of costs."""
         times = self.times([row["round"] for row in rows], [row["virtual_seconds"] for row in rows])
-        return [{**row, **self._row(row["round"], *both)} for row, both in zip(rows, times, strict=True)]
+        return [{**row, **self._row(row["round"], found)} for row, found in zip(rows, times, strict=True)]
 
-    def _row(self, round_: int, communication: float, compute: float) -> dict[str, Any]:
+    def _row(self, round_: int, times: Mapping[str, float | None]) -> dict[str, Any]:
         nbytes, messages, vectors, cost = self.totals.until(round_)
-        times = {
-            "virtual_seconds": communication + compute,
-            "communication_seconds": communication,
-            "compute_seconds": compute,
-        }
         return {
             **times,
             "bytes": round(nbytes),
@@ -91,7 +86,7 @@ class Costs:
 
         The run ended after `rounds` at `clock` on the virtual clock.
         """
-        row = self._row(rounds, *self.times([rounds], [clock])[0])
+        row = self._row(rounds, self.times([rounds], [clock])[0])
         by_tag = {self.payload.tags[code]: count for code, count in sorted(self.totals.by_tag.items())}
         return {
             "bytes_by_tag": by_tag,
@@ -124,7 +119,7 @@ class Costs:
         aligned, handed, served = self._early("align"), self._early("setup"), self.around.served
         own = setup(self.ledger, self.traces, list(self.parties))
         begun = own.seconds(self.network, self.roles) if self.charged is None else 0.0
-        (communication, _) = self.times([rounds], [clock])[0]
+        communication = self.times([rounds], [clock])[0]["communication_seconds"]
         found: dict[str, dict[str, float | None] | None] = {
             "align": {**self._sums(*self._priced(aligned)), "seconds": self._seconds(aligned)},
             "setup": {
@@ -171,20 +166,30 @@ class Costs:
             "bytes": round(total), "messages": int(paid.sum()), "cost": float((nbytes * weight)[paid].sum())
         }  # fmt: skip
 
-    def times(self, rounds: list[int], clocks: list[float]) -> list[tuple[float, float]]:
-        """(communication, compute) seconds up to the end of each of `rounds`, where the virtual clock shows `clocks`.
+    def times(self, rounds: list[int], clocks: list[float]) -> list[dict[str, float | None]]:
+        """The columns of seconds up to the end of each of `rounds`, where the virtual clock shows `clocks`.
 
-        An accounting that charges its own times replaces the first.
+        A run that cannot be replayed has idle_seconds, the others communication_seconds; the other is None. An
+        accounting that charges its own times replaces either.
         """
-        communication = self._communication(rounds, clocks)
-        compute = [end - seconds for end, seconds in zip(clocks, communication, strict=True)]
-        if self.seconds_before:
-            communication = [seconds + self.seconds_before for seconds in communication]
+        uncomputed = self._uncomputed(rounds, clocks)
+        compute = [end - seconds for end, seconds in zip(clocks, uncomputed, strict=True)]
         if self.charged is not None:
-            communication = [sum(seconds for at, seconds in self.charged.items() if at <= round) for round in rounds]
-        return list(zip(communication, compute, strict=True))
+            uncomputed = [sum(seconds for at, seconds in self.charged.items() if at <= round) for round in rounds]
+        idle = self.time_dependent and self.charged is None
+        before = self.seconds_before if self.charged is None else 0.0
+        return [
+            {
+                "virtual_seconds": before + seconds + busy,
+                "communication_seconds": None if idle else before + seconds,
+                "idle_seconds": seconds if idle else None,
+                "compute_seconds": busy,
+            }
+            for seconds, busy in zip(uncomputed, compute, strict=True)
+        ]
 
-    def _communication(self, rounds: list[int], clocks: list[float]) -> list[float]:
+    def _uncomputed(self, rounds: list[int], clocks: list[float]) -> list[float]:
+        """Seconds without computing: of the replayed run, or those in which no party computes."""
         if not any((trace[:, TRACE_COLUMN["kind"]] == COMPUTE).any() for trace in self.traces.values()):
             return clocks
         if self.time_dependent:

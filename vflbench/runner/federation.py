@@ -140,6 +140,9 @@ class Federation:
             decided = dataclasses.replace(
                 decided, engine=dataclasses.replace(decided.engine, compute_clock=self.clock_mode)
             )
+        if decided.compute.sharing == "organisation" and not self.info.time_dependent:
+            # in step: its workers compute at the same times, and a run is re-priced from what each has computed
+            decided = dataclasses.replace(decided, compute=dataclasses.replace(decided.compute, sharing="evenly"))
         if decide := hook(self.module, "decide"):
             decided, facts = decide(task, decided)
         self._check(task)
@@ -207,7 +210,7 @@ class Federation:
     @property
     def cores(self) -> float:
         """The cores of all parties together, by the delay model."""
-        return Delays(self.config.compute).total_cores(division(self.config.algorithm, len(self.specs)))
+        return Delays(self.decided.compute).total_cores(division(self.config.algorithm, len(self.specs)))
 
     @property
     def payload(self) -> dict[str, int]:
@@ -247,6 +250,8 @@ class Federation:
     def engine(self, observer: Observer | None = None, **kwargs: Any) -> Engine:
         """A simulated engine with these parties."""
         arguments = self.engine_arguments() | {"batch_compute": self.config.engine.batch_compute}
+        if self.clock_mode == "modelled":
+            arguments["machines"] = Delays(self.decided.compute).machines(self.specs)
         arguments |= {"privacy": kwargs["privacy"] if "privacy" in kwargs else self.mechanisms()}
         if observer is not None:
             arguments |= {"on_report": observer.on_report, "on_round": observer.on_round}

@@ -53,6 +53,8 @@ class Trained(Run):
         if info.time_dependent:
             why = "which message comes first decides what its parties do next, so another network makes another run"
             raise VflbenchError(f"{name} depends on time: {why}. Train it under that network")
+        if self.config.get("compute", {}).get("sharing") == "machine" and self.summary["compute_clock"] == "modelled":
+            raise VflbenchError("its parties share one machine's cores: who waits for whom depends on the network")
         if "parties" not in self.manifest and "utilisation" in self.summary:
             raise VflbenchError(f"{OLDER} `parties`, without which its utilisation cannot be known. Train it again")
 

@@ -8,6 +8,8 @@ PubSub-VFL's fit protocol, spec section 2.2. Measured with one torch thread, bat
 - the latency of a batch: a round trip of an empty batch between two processes. A worker waits for it, and hardly any
   core works;
 - the parameter server's cost per worker: receiving its parameters from another process, averaging, sending them back;
+- the seconds of an operation, a flop and a written number (runner/rates.py), which compute=reference has of another
+  machine;
 - the largest number of cores of a worker: the speed-up of its computing by a second thread.
 """
 
@@ -34,6 +36,7 @@ from vflbench.models import split_learning
 from vflbench.results import inventory
 from vflbench.results.folder import atomic_write, write_json
 from vflbench.runner import provenance
+from vflbench.runner.rates import RATES, rates
 from vflbench.seeding import torch_stream
 from vflbench.types import Delay, Problem, VflbenchError, closest, refuse
 
@@ -122,10 +125,12 @@ def profile(options: Options, folder: Path) -> Path:
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None  # processes that wanted a core in the last minute
     with _threads(1):
         timings = measure(options)
+        measured_rates = rates(options.repetitions)
         theta = _Work(options, 2).active.theta
     fits = fit(timings)
     values = {
         "delays": {part: dataclasses.asdict(fits[part].delay) for part in PARTS},
+        **measured_rates,
         "core_cap": _speed_up(options),
         "batch_latency": latency(options.repetitions),
         "server_seconds": server_seconds(theta.nbytes, options.repetitions),
@@ -328,6 +333,9 @@ def in_words(values: Mapping[str, Any]) -> str:
         f"latency per batch {values['batch_latency']:.3g} s, parameter server {values['server_seconds']:.3g} s per "
         "worker"
     )
+    units = (f"{1e9 * values[name]:.3g} ns" for name in RATES)
+    within = f"measured within a factor of {values['rates_off']:.2f}"
+    lines.append("an operation {}, a flop {}, a number {}, {}".format(*units, within))
     lines.append(f"a second thread speeds up {values['core_cap']:.3g} times")
     if (values["load"] or 0.0) > 0.5:
         lines.append(

@@ -72,7 +72,7 @@ async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, 
     workers = workers_of(me.name, config.algorithm.workers)
     side = Side(me, data, public, config)
     me.state.model = side.model
-    seconds = config.compute.server_seconds * len(workers)
+    seconds = side.serving(len(workers))
 
     async for t in me.rounds():
         side.theta.copy_(await me.compute(average, await me.recv_all(workers, tag="replica"), seconds=seconds))

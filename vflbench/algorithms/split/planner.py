@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vflbench.data.tasks import AlignedTask
+from vflbench.federation import work
 from vflbench.federation.delays import Delays
 from vflbench.federation.links import seconds_per_byte
 from vflbench.models import vertical
@@ -90,6 +91,9 @@ def check(config: RunConfig) -> list[Problem]:
     if config.engine.name == "ray":
         allowed = "plans for the delay model and links of the simulation; here both are real: none"
         problems.append(Problem("algorithm.planner", cfg.planner, allowed))
+    if work.counts(config.compute):
+        allowed = "the planner plans with the delays of each part: compute=paper_table8 or compute=measured"
+        problems.append(Problem("compute", config.compute.name, allowed))
     if network.links or network.server_bandwidth_gbps is not None:
         key = "links" if network.links else "server_bandwidth_gbps"
         allowed = "the planner knows links that are alike and not shared: algorithm.planner=none"
@@ -111,7 +115,8 @@ def check_deadline(config: RunConfig, delays: Delays) -> None:
     ConfigError : the delay model needs longer than the deadline from a batch's embedding to its gradient.
     """
     cfg = config.algorithm
-    if cfg.deadline is None or config.engine.compute_clock not in ("auto", "modelled"):
+    counted = work.counts(config.compute)  # what a batch takes is known when there is a model
+    if cfg.deadline is None or counted or config.engine.compute_clock not in ("auto", "modelled"):
         return
     parts = [f"{part}_{way}" for part in ("active", "top") for way in ("forward", "backward")]
     step = (

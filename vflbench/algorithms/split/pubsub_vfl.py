@@ -387,7 +387,7 @@ async def aggregate(me: Party, workers: list[str], side: Side, config: RunConfig
     """
     if averages(config.algorithm, t, config.rounds or 0):
         replicas = await gather(me, workers)
-        side.theta.copy_(await me.compute(average, replicas, seconds=config.compute.server_seconds * len(workers)))
+        side.theta.copy_(await me.compute(average, replicas, seconds=side.serving(len(workers))))
         await me.send_many(workers, side.theta, tag="model")
     else:
         async with me.evaluating():

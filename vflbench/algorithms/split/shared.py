@@ -17,8 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
+from vflbench.federation import work
 from vflbench.federation.delays import Delays
 from vflbench.federation.party import PartySpec, Program, party_names
+from vflbench.federation.work import Work
 from vflbench.models import DTYPES, vertical
 from vflbench.models.split_learning import Active, Embedded, Passive
 from vflbench.models.vertical import DEEP, IMAGES
@@ -53,6 +55,14 @@ REPLICAS = (  # inside an organisation: a worker's parameters, and their mean
 )
 log = logging.getLogger(__name__)
 SCORED = 65536  # held-out rows that are scored at once: a table may be larger than memory
+
+
+# What a worker does -> the parts of the delay model that it is (federation/delays.py).
+STEPS = {
+    "embed": ("passive_forward",),
+    "backward": ("passive_backward",),
+    "learn": ("active_forward", "active_backward", "top_forward", "top_backward"),
+}
 
 
 class Embedding(NamedTuple):
@@ -165,10 +175,16 @@ class Side:
         self.place = int(place or 0)  # among the organisation's workers
         number = 0 if self.organisation == ACTIVE else int(self.organisation.rpartition("_")[2])
         generator = vertical.generator(config.model, config.seed, number, self.organisation)
-        self.me, self.data = me, data
+        self.me, self.data, self.config = me, data, config
+        self.passive = public.parties - 1
+        self.width = vertical.embedding(config.model, public.outputs)
         self.sharing = workers * public.parties
         self.kept_rows: float | None = None  # whose graphs it may keep until their gradients come
-        self.delay = partial(Delays(config.compute).seconds, party=number, workers=workers)  # (part, rows) -> seconds
+        self.delays = Delays(config.compute)
+        self.delay = partial(self.delays.seconds, party=number, workers=workers)  # (part, rows) -> seconds
+        self.share = self.delays.cores(number, workers)  # of cores
+        self.counts = work.counts(config.compute) and config.engine.compute_clock in ("auto", "modelled")
+        self.works: dict[str, tuple[Work, Work]] = {}  # step -> its work for 2 and for 3 rows
         self.dtype, self.latency = DTYPES[config.model.dtype], config.compute.batch_latency
         self.model: Any
         self.images = config.model.name in IMAGES  # others take the pixels of an image as columns
@@ -202,7 +218,7 @@ class Side:
         waiting : how many embeddings wait for their gradients already.
         """
         made: Embedded = await self.me.compute(
-            self._embed, rows, waiting, seconds=self.delay("passive_forward", len(rows)), latency=self.latency
+            self._embed, rows, waiting, seconds=self.seconds("embed", len(rows)), latency=self.latency
         )
         return made
 
@@ -215,7 +231,7 @@ class Side:
         dz : d loss / d z, (B, d_e).
         steps : whether the parameters change.
         """
-        await self.me.compute(self._backward, made, rows, dz, steps, seconds=self.delay("passive_backward", len(rows)))
+        await self.me.compute(self._backward, made, rows, dz, steps, seconds=self.seconds("backward", len(rows)))
 
     async def learn(self, rows: np.ndarray, zs: Sequence[Tensor], steps: bool = True) -> tuple[float, list[Tensor]]:
         """Active: step on a batch.
@@ -224,13 +240,43 @@ class Side:
         -------
         The loss of the batch, and d loss / d z for each passive party.
         """
-        seconds = sum(
-            self.delay(f"{part}_{way}", len(rows)) for part in ("active", "top") for way in ("forward", "backward")
-        )
         result: tuple[float, list[Tensor]] = await self.me.compute(
-            self._learn, rows, zs, steps, seconds=seconds, latency=self.latency
+            self._learn, rows, zs, steps, seconds=self.seconds("learn", len(rows)), latency=self.latency
         )
         return result
+
+    def seconds(self, step: str, rows: int) -> float:
+        """Seconds that `step`, of STEPS, takes for a batch of `rows` rows on the modelled clock."""
+        if not self.counts:
+            return sum(self.delay(part, rows) for part in STEPS[step])
+        if not self.works:
+            few, more = (self._works(np.zeros(count, np.int64)) for count in (2, 3))
+            self.works = {name: (few[name], more[name]) for name in more}
+        two, three = self.works[step]
+        return three.of(two, rows).seconds(self.config.compute) / self.share
+
+    def _works(self, rows: np.ndarray) -> dict[str, Work]:
+        """The work of each step for these rows; nothing changes."""
+
+        def taken() -> Tensor:
+            return self.rows(self.data.features, rows)
+
+        update = work.step(self.optimiser, self.theta)
+        if self.data.labels is None:
+            made, embed = work.counted(lambda: self.model.embed(taken()))
+            dz = torch.zeros_like(made.z)
+            _, back = work.counted(lambda: self.model.gradient(made, taken, dz, self.me.privacy))
+            return {"embed": embed, "backward": back + update}
+        labels = torch.from_numpy(self.data.labels[rows]).to(self.me.device)
+        zs = [self.theta.new_zeros((len(rows), self.width)) for _ in range(self.passive)]
+        _, learn = work.counted(lambda: self.model.gradients(taken(), labels, zs))
+        return {"learn": learn + update}
+
+    def serving(self, workers: int) -> float:
+        """Seconds of one synchronisation of a parameter server with `workers` workers, on the modelled clock."""
+        if not self.counts:
+            return self.config.compute.server_seconds * workers
+        return work.counted(average, [self.theta] * workers)[1].seconds(self.config.compute)
 
     def _embed(self, rows: np.ndarray, waiting: int) -> Embedded:
         x = self.rows(self.data.features, rows)

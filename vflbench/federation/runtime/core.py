@@ -15,7 +15,7 @@ from vflbench.federation.links import Link
 from vflbench.federation.party import RUNNING, Guarded, PartySpec, role_of
 from vflbench.federation.runtime.mail import Message, as_ledger_row
 from vflbench.federation.runtime.member import Member
-from vflbench.federation.runtime.protocols import Batches, Clock, Transport
+from vflbench.federation.runtime.protocols import Batches, Clock, Queue, Transport
 from vflbench.federation.snapshot import Cut, freeze, thaw
 from vflbench.seeding import Secret
 from vflbench.types import SCORED, ComputeConfig, FederationError, NetworkConfig, Sent, closest
@@ -74,6 +74,7 @@ class Runtime:
         self.parked: list[Member] = []
         self.cuts: dict[int, Cut] = {}
         self.lost: set[str] = set()  # parties whose processes have died
+        self.cores: Queue | None = None  # the engine's, where parties share cores
         self.stopping = False  # no party begins another round
         # the last round that all parties have finished
         self.finished_round = self.resume_from.round if self.resume_from else 0

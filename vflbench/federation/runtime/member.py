@@ -323,14 +323,14 @@ class Member:
             return batches.compute(self, function, args, cost)
         if clock.mode == "none" or self.in_evaluation:
             return Done(function(*args))
-        start = clock.moment()
-        result = function(*args)
-        elapsed = clock.moment() - start
         if clock.mode == "modelled" and seconds is not None:
+            result = function(*args)
             self.advance(latency, idle=True)
-            self.advance(seconds)
         else:
-            self.advance(clock.seconds(cost, elapsed))
+            result, seconds = clock.timed(function, args, cost)
+        if runtime.cores is not None and self.name in runtime.cores.of:
+            return runtime.cores.compute(self, result, seconds)
+        self.advance(seconds)
         return Done(result)
 
     def advance(self, seconds: float, idle: bool = False) -> None:

@@ -103,6 +103,17 @@ class Transport(ABC):
         raise AssertionError("there is no shared bandwidth")
 
 
+class Queue(Protocol):
+    """Hands out cores that parties share."""
+
+    @property
+    def of(self) -> Mapping[str, Any]:
+        """The parties that share some, each with its machine."""
+
+    def compute(self, party: Member, result: Any, seconds: float) -> Generator[None, None, Any]:
+        """`result`, after `seconds` on a core."""
+
+
 class Batches(Protocol):
     """Runs equal computations of several parties as one."""
 

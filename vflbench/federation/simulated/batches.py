@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
+from vflbench.federation import work
 from vflbench.federation.clock import ComputeClock
+from vflbench.federation.work import Work
 
 if TYPE_CHECKING:
     from vflbench.federation.runtime.member import Member
@@ -31,6 +33,7 @@ class Cohort:
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.results: dict[str, Any] = {}  # by party, until it reads its own
+        self.works: dict[Any, Work] = {}  # of what has been counted
 
     @types.coroutine
     def compute(
@@ -52,13 +55,27 @@ class Cohort:
         for call in calls:
             groups.setdefault(call.key, []).append(call)
         for members in groups.values():
+            counted = self._work(members[0]).seconds(clock.config) if clock.counts else None
             start = clock.moment()
             results = run_batch(members[0].function, [call.args for call in members])
             elapsed = (clock.moment() - start) / len(members)
             for call, result in zip(members, results, strict=True):
                 self.results[call.party.name] = result
-                call.party.advance(clock.seconds(call.cost, elapsed))
+                call.party.advance(clock.seconds(call.cost, elapsed) if counted is None else counted)
         return [call.party for call in calls]
+
+    def _work(self, call: Call) -> Work:
+        """The work of one party's computation: of the function, the shapes and the constants that are no reals."""
+        if call.key is call.party:
+            key: Any = None
+        else:
+            key = tuple(float if isinstance(part, tuple) and part[0] is float else part for part in call.key)
+        if (found := self.works.get(key)) is None:
+            copies = pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, call.args)
+            found = work.counted(call.function, *copies)[1]  # it may change its arguments
+            if key is not None:
+                self.works[key] = found
+        return found
 
 
 CONSTANTS = (bool, int, float, str, type(None))  # arguments that a batch shares, where they are equal

@@ -13,7 +13,7 @@ from vflbench.federation.runtime.protocols import Clock
 if TYPE_CHECKING:
     from vflbench.federation.runtime.member import Member
 
-INGRESS_EVENT, ANY_EVENT, TIMEOUT_EVENT = 0, 1, 2
+INGRESS_EVENT, ANY_EVENT, TIMEOUT_EVENT, CORE_EVENT = 0, 1, 2, 3
 
 
 class VirtualClock(Clock):

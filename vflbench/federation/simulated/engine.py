@@ -18,6 +18,7 @@ from vflbench.federation.runtime.core import Runtime
 from vflbench.federation.runtime.member import Member
 from vflbench.federation.simulated.batches import Cohort
 from vflbench.federation.simulated.clock import VirtualClock
+from vflbench.federation.simulated.cores import Cores
 from vflbench.federation.simulated.transport import VirtualTransport
 from vflbench.federation.snapshot import Cut
 from vflbench.types import FederationError, NetworkConfig
@@ -36,6 +37,7 @@ class SimulatedEngine(Engine):
         config: Any = None,
         *,
         network: NetworkConfig | None = None,
+        machines: Mapping[str, tuple[str, int]] | None = None,  # of parties that share cores: name and number of cores
         batch_compute: bool = True,  # run equal computations of a cohort as one vmap call
         on_round: Callable[[int, SimulatedEngine], bool] | None = None,
         checkpoint_every: int | None = None,
@@ -56,8 +58,12 @@ class SimulatedEngine(Engine):
         )  # fmt: skip
         self.parties, self.order = self.runtime.parties, self.runtime.order
         self.ledger, self.tags, self.codec = self.runtime.ledger, self.runtime.tags, self.runtime.codec
+        self.shared_cores = Cores(self.clock, machines, keep=checkpoint_every is not None) if machines else None
+        self.runtime.cores = self.shared_cores
         if resume_from is not None:
             self.transport.restore(resume_from)
+            if self.shared_cores is not None:
+                self.shared_cores.restore(resume_from)
 
     # --- driving ------------------------------------------------------------------------------------------------------
 
@@ -136,6 +142,8 @@ class SimulatedEngine(Engine):
         if cut is not None and self.on_cut is not None and not runtime.stopping:
             cut.totals = self.totals()
             self.transport.complete(cut, earliest)
+            if self.shared_cores is not None:
+                self.shared_cores.complete(cut, earliest)
             self.on_cut(cut)
         RUNNING.name = running
         runtime.unpark()

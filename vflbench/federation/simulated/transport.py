@@ -90,7 +90,13 @@ class VirtualTransport(Transport):
                 receiver.accept(link.boxes, tag, message)
             return NOTHING
 
-        return send
+        def charged(dst: str, payload: Any, tag: str = "message") -> Any:
+            if not party.in_evaluation:
+                party.advance(busy, idle=True)
+            return send(dst, payload, tag)
+
+        busy = runtime.clock.message_seconds
+        return charged if busy else send
 
     # --- timing=round -------------------------------------------------------------------------------------------------
 

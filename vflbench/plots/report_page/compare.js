@@ -76,6 +76,9 @@ function asItWas(run, axis) {
   return (axis === "communication_seconds" && state.repriced && !run.chains) || (axis === "cost" && state.weighted && !run.links);
 }
 
+// Whether a line has a communication time: a run that depends on time, or was in real time, has none of its own.
+const timed = (line) => runsOf(line).every((run) => (state.repriced && run.chains) || (run.axes.communication_seconds || []).some((at) => at !== null));
+
 // Whether a run was made on the chosen network.
 function there(run) {
   return Object.hasOwn(DATA.networks, state.network) && panel().lines[run.line].network === state.network;
@@ -99,10 +102,11 @@ function leftOut(line) {
   const runs = runsOf(line);
   // its time there is by its own rule, not by the one that prices the others
   const fixed = runs.find((run) => run.why && !(there(run) && state.axis !== "communication_seconds"));
-  if (state.axis === "communication_seconds" && line.time_dependent) return "its course depends on time, so it has no communication time of its own; compare bytes or running time";
   if (state.repriced && fixed) return fixed.why;
+  if (state.axis === "communication_seconds" && !timed(line)) return "it has no communication time of its own; compare bytes or running time";
   if (state.repriced && state.axis === "virtual_seconds" && !runs.every(there)) return "running time is not re-priced here";
   if (state.axis === "cost" && state.weighted && runs.some((run) => !run.links)) return runs.find((run) => !run.links).why;
+  if (state.axis === "virtual_seconds" && line.unproven) return "its running time is a prediction that was not confirmed by real processes";
   if (state.axis === "virtual_seconds" && line.clock !== state.clock) return `its compute clock is ${line.clock}, not ${state.clock}`;
   return null;
 }
@@ -113,7 +117,7 @@ function exceeds(line) {
   const needs = (axis) => toTarget(line, axis).value ?? total(line, axis);
   if (epsilon !== null && !(line.epsilon !== null && line.epsilon <= epsilon)) found.push(line.epsilon === null ? "no privacy" : `epsilon above ${digits(epsilon)}`);
   if (bytes !== null && needs("bytes") > bytes) found.push(`more than ${shown(bytes, "bytes")}`);
-  if (most !== null && line.time_dependent) found.push("no communication time");
+  if (most !== null && !timed(line)) found.push("no communication time");
   else if (most !== null && needs("communication_seconds") > most) found.push(`more than ${shown(most, "communication_seconds")}`);
   return found;
 }

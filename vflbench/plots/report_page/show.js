@@ -134,7 +134,7 @@ function certainty(row) {
 
 function cell(column, row) {
   if (!column.axis) return String(column.cell(row));
-  if (column.axis === "communication_seconds" && row.line.time_dependent) return "–";
+  if (column.axis === "communication_seconds" && !timed(row.line)) return "–";
   const mark = runsOf(row.line).some((run) => asItWas(run, column.axis)) ? " †" : "";
   if (!column.target) return shown(column.value(row), column.axis) + mark;
   const goal = toTarget(row.line, column.axis);
