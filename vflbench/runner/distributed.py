@@ -33,7 +33,8 @@ from vflbench.federation.ray.cluster import Cluster
 from vflbench.federation.ray.driver import RayEngine
 from vflbench.federation.ray.nats_broker import Channels, Service
 from vflbench.federation.ray.party import elsewhere
-from vflbench.runner.evaluate import METRICS, Observer
+from vflbench.models.metrics import METRICS
+from vflbench.runner.evaluate import Observer
 from vflbench.runner.federation import Federation, Known, resolve_device
 from vflbench.runner.models import WholeModels
 from vflbench.types import (

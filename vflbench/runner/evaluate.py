@@ -11,35 +11,16 @@ import torch
 from vflbench.data.tasks import Task
 from vflbench.federation.engine import Engine
 from vflbench.models.glm import Loss
+from vflbench.models.metrics import METRICS
 from vflbench.results.folder import splits
 from vflbench.runner.models import WholeModels
 from vflbench.types import TRAINING_METRIC, RunConfig, Status
-
-
-def accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
-    """Share of rows of `scores` (n, classes) whose largest entry is at the label, (n,)."""
-    return float(np.mean(scores.argmax(axis=1) == labels))
-
-
-def rmse(scores: np.ndarray, targets: np.ndarray) -> float:
-    """Root mean squared error of `scores` (n, 1) against `targets`, (n,)."""
-    return float(np.sqrt(np.mean((scores[:, 0] - targets) ** 2)))
-
-
-def auroc(scores: np.ndarray, labels: np.ndarray) -> float:
-    """Area under the ROC curve of class 1 against class 0 by `scores` (n, 2); labels (n,) hold both classes."""
-    from sklearn.metrics import roc_auc_score
-
-    return float(roc_auc_score(labels, scores[:, 1] - scores[:, 0]))
-
 
 # When training has diverged:
 BLOWN_UP = 1e4  # the training loss is so many times its first value,
 GROWN, RISING = 10.0, 3  # or so many times its first value after it has risen so many rounds in a row;
 LOST = 100  # or a convex objective is so many times its value at the start
 KEPT = ("rows", "losses", "first_loss", "last_loss", "rising", "extra")  # an observer's attributes in a checkpoint
-
-METRICS = {"accuracy": accuracy, "rmse": rmse, "auroc": auroc}
 
 
 class Suboptimality:
