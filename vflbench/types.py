@@ -326,6 +326,7 @@ class AlgorithmInfo:
     accounting: tuple[str, ...] = ("strict",)  #: rules by which its ledger may be priced
     #: a round is a pass over the data: `epochs` and `rounds` are one key, and every round is evaluated
     epochs: bool = False
+    one_shot: bool = False  #: all that it sends is in round 1
     time_dependent: bool = False  #: control flow depends on virtual time: no replay, and engines may differ
     #: why it takes no codec: it breaks unless exactly the numbers that were sent arrive; empty: it takes any
     exact: str = ""

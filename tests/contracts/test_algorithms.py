@@ -117,7 +117,7 @@ def same(a: Run, b: Run) -> None:
     pd.testing.assert_frame_equal(a.curve, b.curve, check_exact=True)
     pd.testing.assert_frame_equal(a.ledger, b.ledger, check_exact=True)
     pd.testing.assert_frame_equal(a.trace, b.trace, check_exact=True)
-    for path in sorted((a.folder / "model").iterdir()):
+    for path in sorted((a.folder / "model").glob("*")):
         assert path.read_bytes() == (b.folder / "model" / path.name).read_bytes(), path.name
 
 

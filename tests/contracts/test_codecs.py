@@ -44,7 +44,8 @@ def overrides(algorithm: str, layout: str) -> list[str]:
     data = CONVEX if algorithm in ON_CONVEX else DATASET[layout]
     if algorithm in SPLIT_WORKERS:
         data = [*data, *SPLIT, *SPLIT_WORKERS[algorithm]]
-    return [f"algorithm={algorithm}", *data, "rounds=2", "engine.threads=1", "plot=none"]
+    form = ["algorithm.form=raw"] if algorithm == "send_once" else []  # by default it sends whole numbers
+    return [f"algorithm={algorithm}", *data, *form, "rounds=2", "engine.threads=1", "plot=none"]
 
 
 def words(codec: str) -> list[str]:

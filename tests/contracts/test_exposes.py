@@ -26,6 +26,7 @@ LEARNS: dict[str, set[tuple[str, str, str]]] = {
     **dict.fromkeys(("stcd", "dcpa"), REPRESENTATIONS),
     "glasu": GLASU,
     **dict.fromkeys(("glasu_exact", "simulated_centralized"), EXACT),
+    "send_once": {("active", kind, "passive") for kind in ("binned", "raw", "projection")},  # one of them, by its form
     "d_psgd": MODELS,
     "leasgd": MODELS | {("worker", "sums", "worker"), ("worker", "sums", "all")},  # losses; roles
     "leasgd_async": MODELS | {("worker", "sums", "worker")},

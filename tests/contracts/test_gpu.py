@@ -42,6 +42,8 @@ NETWORKS = {
     "svfl": [],
     "centralized_gd": [],
 }
+# Methods whose learner is scikit-learn's by default, and a network's with this.
+LEARNERS = {"send_once": ["algorithm.learner=model", "model.width=8", "model.depth=3"]}
 ONLY_CONVEX = ON_CONVEX - set(NETWORKS)
 TRAINED = [case for case in CASES if case[0] not in ONLY_CONVEX]
 PRIVATE = [
@@ -62,7 +64,11 @@ def words(algorithm: str, layout: str) -> list[str]:
     if algorithm in NETWORKS:
         data = [*TABLES, "algorithm.parties=3", "algorithm.lr=0.01", "model=split_mlp", *NETWORKS[algorithm]]
     else:
-        data = [*DATASET[layout], *(SPLIT + SPLIT_WORKERS[algorithm] if algorithm in SPLIT_WORKERS else [])]
+        data = [
+            *DATASET[layout],
+            *LEARNERS.get(algorithm, []),
+            *(SPLIT + SPLIT_WORKERS[algorithm] if algorithm in SPLIT_WORKERS else []),
+        ]
     small = ["rounds=2", "eval_every=1", "checkpoint_every=1", "engine.threads=1", "plot=none"]
     return [f"algorithm={algorithm}", *data, *small]
 

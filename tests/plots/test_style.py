@@ -35,6 +35,7 @@ NAMES = [
     "vfl_ps",
     "avfl",
     "avfl_ps",
+    "send_once",
 ]  # ARCHITECTURE.md, section 6
 
 

@@ -401,5 +401,6 @@ def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
         nbytes = int(local[:, COLUMN["bytes"]].sum())
         lines.append(f"  {'inside organisations, free':43} {len(local):6,} messages  {human_bytes(nbytes):>10}")
     seconds = f"one round takes {engine.boundary_clock:.4g} s of virtual time"
-    lines.append(f"\n{federation.rounds} rounds: about {human_bytes(int(total * federation.rounds))}; {seconds}")
+    sending = 1 if info.one_shot else federation.rounds
+    lines.append(f"\n{federation.rounds} rounds: about {human_bytes(int(total * sending))}; {seconds}")
     return "\n".join(lines)
