@@ -27,6 +27,11 @@ LEARNS: dict[str, set[tuple[str, str, str]]] = {
     "glasu": GLASU,
     **dict.fromkeys(("glasu_exact", "simulated_centralized"), EXACT),
     "send_once": {("active", kind, "passive") for kind in ("binned", "raw", "projection")},  # one of them, by its form
+    "gram_once": {
+        ("server", "labels", "client"),
+        *(("server", kind, "client") for kind in ("raw", "sums")),
+        *(("client", kind, "all") for kind in ("sums", "parameters")),
+    },
     "d_psgd": MODELS,
     "leasgd": MODELS | {("worker", "sums", "worker"), ("worker", "sums", "all")},  # losses; roles
     "leasgd_async": MODELS | {("worker", "sums", "worker")},

@@ -36,6 +36,7 @@ NAMES = [
     "avfl",
     "avfl_ps",
     "send_once",
+    "gram_once",
 ]  # ARCHITECTURE.md, section 6
 
 
