@@ -37,6 +37,7 @@ NAMES = [
     "avfl_ps",
     "send_once",
     "gram_once",
+    "graph_once",
 ]  # ARCHITECTURE.md, section 6
 
 
