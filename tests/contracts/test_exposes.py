@@ -27,6 +27,7 @@ LEARNS: dict[str, set[tuple[str, str, str]]] = {
     "glasu": GLASU,
     **dict.fromkeys(("glasu_exact", "simulated_centralized"), EXACT),
     "send_once": {("active", kind, "passive") for kind in ("binned", "raw", "projection")},  # one of them, by its form
+    "ensemble": {("server", "predictions", "client")},
     "graph_once": {("server", kind, "client") for kind in ("raw", "projection", "labels")},
     "gram_once": {
         ("server", "labels", "client"),

@@ -38,6 +38,7 @@ NAMES = [
     "send_once",
     "gram_once",
     "graph_once",
+    "ensemble",
 ]  # ARCHITECTURE.md, section 6
 
 
