@@ -287,6 +287,14 @@ KINDS = (
 )
 
 
+#: Kind of a message -> what its receiver is shown. Ids, sizes and times are left out.
+SHOWN = {
+    **{"features": "raw", "raw": "raw", "binned": "binned", "projection": "projection", "embeddings": "embedding"},
+    **{"gradients": "gradient", "parameters": "model", "sums": "sums", "labels": "labels", "predictions": "prediction"},
+    **{"split_bitmaps": "split bitmaps", "ciphertext": "ciphertext"},
+}
+
+
 @dataclass(frozen=True)
 class Sent:
     """One kind of message, an entry of an algorithm's `EXPOSES`: who sends what to whom, about whose data.

@@ -11,6 +11,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
+from vflbench import registry
 from vflbench.plots import style
 from vflbench.results import pricing, selection, texts
 from vflbench.results.folder import splits
@@ -143,6 +144,8 @@ def row(report: Report, panel: Panel, setting: Setting) -> dict[str, Any]:
     spent = [run.summary["privacy"]["epsilon"] for run in setting.runs]
     if setting.runs[0].folder in report.time_dependent:
         row["communication_seconds"] = row["communication_seconds_to_target"] = None
+    known = setting.algorithm in registry.algorithms()
+    row["discloses"] = texts.shown_to(registry.discloses(setting.algorithm)) if known else None
     row["epsilon"] = max((float(epsilon) for epsilon in spent if epsilon is not None), default=None)
     return row
 
@@ -191,7 +194,7 @@ def to_markdown(report: Report) -> str:
 
 HEADS = (
     *("method", "differs", "seeds", "selected", "final", "averaged model", "sent", "communication"),
-    *("sent to target", "time to target", "epsilon"),
+    *("sent to target", "time to target", "epsilon", "discloses"),
 )
 
 
@@ -212,6 +215,7 @@ def cells(row: Mapping[str, Any]) -> list[str]:
         missed if nbytes is None else human_bytes(nbytes) + part,
         "–" if timed else missed if seconds is None else f"{seconds:.4g} s{part}",
         "–" if row["epsilon"] is None else f"{row['epsilon']:.4g}",
+        row["discloses"] or "–",
     ]
 
 
