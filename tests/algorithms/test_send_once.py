@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -260,11 +261,28 @@ def test_noise_is_added_once_to_the_rows_and_not_to_those_held_out() -> None:
     np.testing.assert_array_equal(forms.unpack(packed, last, len(noisy)), form.codes(noisy))
 
 
+def test_randomised_bins_are_sent_once_at_the_epsilon_that_is_reported() -> None:
+    task = small_columns.classes(110, 6, 2, 2)
+    private = privacy_config("rr_bins", epsilon=1.0)
+    mechanism = make_mechanism(private, 1, "aligned")
+    result = run(task, replace(config(task, bins=4), privacy=private), privacy={"passive_1": mechanism})
+    form = forms.Bins.fit(task.features[1], 4)
+    last, packed = result.state.received[0]
+    kept = (forms.unpack(packed, last, 90) == form.codes(task.features[1])).mean()
+    assert abs(kept - math.e / (math.e + 3)) < 4 * 0.5 / math.sqrt(270)
+    assert result.ledger[:, COLUMN["bytes"]].tolist() == [3 + -(-90 * 6 // 8)]
+    assert (mechanism.spent()["epsilon"], mechanism.spent()["columns"]) == (3.0, 3)
+    last, packed = result.state.held_out[0]["val"]
+    np.testing.assert_array_equal(forms.unpack(packed, last, 10), form.codes(task.held_out_features["val"][1]))
+
+
 def test_what_does_not_go_together_is_refused() -> None:
     words = ["algorithm=send_once", "dataset=digits"]
+    with pytest.raises(ConfigError, match=r"randomises bin numbers: use algorithm\.form=bins"):
+        vflbench.run([*words, "privacy=rr_bins", "algorithm.form=raw"])
     for wrong, told in {
         "codec=int8": "bin numbers are whole, and codecs compress fractions",
-        "privacy=dp_sgd": "send_once can have: none, gaussian_embedding, gdp_embedding",
+        "privacy=dp_sgd": "send_once can have: none, gaussian_embedding, gdp_embedding, rr_bins",
         "algorithm.bins=300": "must be at most 256",
     }.items():
         with pytest.raises(ConfigError, match=told):

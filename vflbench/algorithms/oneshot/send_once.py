@@ -26,6 +26,7 @@ Departures, and what the source leaves open
 4. privacy=gaussian_embedding and gdp_embedding add noise to a row before it is binned or projected: what is sent is
    post-processing of one release, and the unit is the row itself. Edges and directions are fitted on noisy rows.
    With gdp_embedding, privacy.max_retries=0 says that nothing is sent again. Held-out rows carry no noise.
+5. privacy=rr_bins is FederBoost's randomised response on the bin number of every cell.
 """
 
 from dataclasses import dataclass, replace
@@ -61,7 +62,7 @@ ALGORITHM = AlgorithmInfo(
     layouts=("aligned",),
     divided_by="parties",
     reports=("predictions",),
-    privacy=("none", "gaussian_embedding", "gdp_embedding"),
+    privacy=("none", "gaussian_embedding", "gdp_embedding", "rr_bins"),
     models=("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
     epochs=True,
     one_shot=True,
@@ -107,6 +108,8 @@ def check(config: RunConfig) -> list[Problem]:
     if cfg.form == "bins" and config.codec.name != "none":
         allowed = "bin numbers are whole, and codecs compress fractions: use algorithm.form=raw or pca, or fewer bins"
         problems.append(Problem("codec", config.codec.name, allowed))
+    if config.privacy.name == "rr_bins" and cfg.form != "bins":
+        problems.append(Problem("privacy", "rr_bins", "randomises bin numbers: use algorithm.form=bins"))
     images = cfg.learner == "model" and config.model.name in IMAGES
     if images and (cfg.form != "raw" or config.privacy.name != "none"):
         allowed = f"model={config.model.name} takes images: use raw, without privacy"
@@ -168,12 +171,17 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
         if t > 1:
             continue
         x, held_out, secret = data.features, dict(data.held_out), me.privacy
-        if secret is not None:
+        responds = secret is not None and config.privacy.name == "rr_bins"
+        if secret is not None and not responds:
             rows = torch.from_numpy(forms.table(x))
             x = secret.protect(rows, np.arange(len(x)), me.secret_torch_rng("noise")).numpy()
             held_out = {s: secret.clip(torch.from_numpy(forms.table(rows))).numpy() for s, rows in held_out.items()}
         form = await me.compute(forms.fit, config.algorithm, x, cost=len(x))
-        await me.send(ACTIVE, forms.encode(form, x), tag="features")
+        message = forms.encode(form, x)
+        if responds and isinstance(form, forms.Bins):
+            shown = secret.respond(form.codes(forms.table(x)), form.last, me.secret_rng("noise"))
+            message = form.last, forms.pack(shown, form.last)
+        await me.send(ACTIVE, message, tag="features")
         async with me.evaluating():
             await me.send(ACTIVE, {s: forms.encode(form, rows) for s, rows in held_out.items()}, tag="features")
 
