@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from vflbench import contracts
 from vflbench.source_text import excerpt, literal, path_of
-from vflbench.types import AlgorithmInfo, DatasetInfo, OptionInfo, VflbenchError, closest
+from vflbench.types import SHOWN, AlgorithmInfo, DatasetInfo, OptionInfo, VflbenchError, closest
 
 ROOT = Path(__file__).resolve().parent
 # Open groups: their folders, whose last parts name the entry points. Our networks are only YAML, launchers are Hydra's.
@@ -102,6 +102,26 @@ def option_config(group: str, name: str, whole: bool = True) -> Any:
         with contextlib.suppress(Exception):  # importing the module below then raises what is wrong
             return excerpt(module).make("Config")
     return _load(group, name).Config
+
+
+def discloses(name: str) -> tuple[tuple[str, str, str], ...]:
+    """What an algorithm shows to whom, (from, to, what): its EXPOSES between organisations, read from the source.
+
+    `what` is a value of `types.SHOWN`. Forms that a key chooses between are all there. Roles are without the numbers of
+    parties; an organisation's workers are that organisation.
+    """
+    entry, exposes = algorithm_entries()[name], None
+    with contextlib.suppress(Exception):  # loading the module below then raises what is wrong
+        exposes = excerpt(entry.module).make("EXPOSES")
+    found = dict[tuple[str, str, str], None]()
+    for sent in load_algorithm(name).EXPOSES if exposes is None else exposes:
+        ends = sent.sender.removesuffix("_worker"), sent.receiver.removesuffix("_worker")
+        inside = ends[0] == ends[1] and ends != (sent.sender, sent.receiver)
+        if sent.kind in SHOWN and not inside:
+            found[*ends, SHOWN[sent.kind]] = None
+    if "labels" in getattr(entry.info, "assumes", ()):  # every client has them, though no message brings them
+        found["label owner", "all", "labels"] = None
+    return tuple(found)
 
 
 def config_dir() -> Path:

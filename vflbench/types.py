@@ -309,6 +309,14 @@ ASSUMED = {
 }
 
 
+#: Kind of a message -> what its receiver is shown. Ids, sizes and times are left out.
+SHOWN = {
+    **{"features": "raw", "raw": "raw", "binned": "binned", "projection": "projection", "embeddings": "embedding"},
+    **{"gradients": "gradient", "parameters": "model", "sums": "sums", "labels": "labels", "predictions": "prediction"},
+    **{"split_bitmaps": "split bitmaps", "ciphertext": "ciphertext"},
+}
+
+
 @dataclass(frozen=True)
 class Sent:
     """One kind of message, an entry of an algorithm's `EXPOSES`: who sends what to whom, about whose data.
@@ -350,6 +358,7 @@ class AlgorithmInfo:
     assumes: tuple[str, ...] = ()
     #: a round is a pass over the data: `epochs` and `rounds` are one key, and every round is evaluated
     epochs: bool = False
+    one_shot: bool = False  #: all that it sends is in round 1
     time_dependent: bool = False  #: control flow depends on virtual time: no replay, and engines may differ
     #: why it takes no codec: it breaks unless exactly the numbers that were sent arrive; empty: it takes any
     exact: str = ""

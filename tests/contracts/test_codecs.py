@@ -35,6 +35,8 @@ __all__ = ["no_pictures"]  # a fixture
 
 INFOS = registry.algorithms()
 TAKING = [case for case in CASES if not INFOS[case[0]].exact]
+# By default these send mostly whole numbers.
+FRACTIONS = {"send_once": ["algorithm.form=raw"], "graph_once": ["algorithm.form=propagated"]}
 CODECS = ["fp16", "int8", "topk", "topk+"]  # topk+: with feedback
 # of float32, without its headers; int8 of small arrays has its scales
 SMALLER = {"fp16": 0.52, "int8": 0.4, "topk": 0.3, "topk+": 0.3}
@@ -44,7 +46,8 @@ def overrides(algorithm: str, layout: str) -> list[str]:
     data = CONVEX if algorithm in ON_CONVEX else DATASET[layout]
     if algorithm in SPLIT_WORKERS:
         data = [*data, *SPLIT, *SPLIT_WORKERS[algorithm]]
-    return [f"algorithm={algorithm}", *data, "rounds=2", "engine.threads=1", "plot=none"]
+    small = ["rounds=2", "engine.threads=1", "plot=none"]
+    return [f"algorithm={algorithm}", *data, *FRACTIONS.get(algorithm, []), *small]
 
 
 def words(codec: str) -> list[str]:

@@ -41,10 +41,10 @@ def equal(simulated: Run, ray: Run) -> None:
     pd.testing.assert_frame_equal(simulated.curve.drop(columns=TIMES), ray.curve.drop(columns=TIMES), check_exact=True)
     mine, theirs = (one.messages.drop(columns=["sent", "delivered"]).astype({"tag": str}) for one in (simulated, ray))
     pd.testing.assert_frame_equal(mine, theirs, check_exact=True)  # tags as text: which was used first depends on time
-    assert {path.name for path in (simulated.folder / "model").iterdir()} == {
-        path.name for path in (ray.folder / "model").iterdir()
+    assert {path.name for path in (simulated.folder / "model").glob("*")} == {
+        path.name for path in (ray.folder / "model").glob("*")
     }
-    for path in sorted((simulated.folder / "model").iterdir()):
+    for path in sorted((simulated.folder / "model").glob("*")):
         assert path.read_bytes() == (ray.folder / "model" / path.name).read_bytes(), path.name
     for key in (
         "status",

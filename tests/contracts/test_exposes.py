@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from vflbench import registry
+from vflbench.results import texts
+from vflbench.types import KINDS, SHOWN
 
 # Its columns for what is made of others' data, by messages alone: (observer, kind, whose). Ids, sizes and timing are
 # left out.
@@ -26,6 +31,14 @@ LEARNS: dict[str, set[tuple[str, str, str]]] = {
     **dict.fromkeys(("stcd", "dcpa"), REPRESENTATIONS),
     "glasu": GLASU,
     **dict.fromkeys(("glasu_exact", "simulated_centralized"), EXACT),
+    "send_once": {("active", kind, "passive") for kind in ("binned", "raw", "projection")},  # one of them, by its form
+    "ensemble": {("server", "predictions", "client")},
+    "graph_once": {("server", kind, "client") for kind in ("raw", "projection", "labels")},
+    "gram_once": {
+        ("server", "labels", "client"),
+        *(("server", kind, "client") for kind in ("raw", "sums")),
+        *(("client", kind, "all") for kind in ("sums", "parameters")),
+    },
     "d_psgd": MODELS,
     "leasgd": MODELS | {("worker", "sums", "worker"), ("worker", "sums", "all")},  # losses; roles
     "leasgd_async": MODELS | {("worker", "sums", "worker")},
@@ -53,3 +66,24 @@ def learnt(algorithm: str) -> set[tuple[str, str, str]]:
 @pytest.mark.parametrize("algorithm", registry.algorithms())
 def test_an_algorithm_declares_what_the_table_says(algorithm: str) -> None:
     assert learnt(algorithm) == LEARNS[algorithm]
+
+
+@pytest.mark.parametrize("algorithm", registry.algorithms())
+def test_what_is_disclosed_is_read_from_the_source(algorithm: str) -> None:
+    """Each kind that the table says somebody learns is shown to that role, and nothing else."""
+    shown = registry.discloses(algorithm)
+    messages = {(receiver, what) for _, receiver, what in shown if receiver != "all"}
+    assert messages == {(observer, SHOWN[kind]) for observer, kind, _ in LEARNS[algorithm]}
+    assert len(set(shown)) == len(shown)
+
+
+def test_all_that_carries_data_is_shown() -> None:
+    assert set(KINDS) == {*SHOWN, "ids", "sizes", "timing"}
+    assert texts.shown_to(registry.discloses("send_once")) == "passive to active: binned, raw, projection"
+    assert texts.shown_to(registry.discloses("vfl")) == "passive to active: embedding; active to passive: gradient"
+    assert texts.shown_to(registry.discloses("local_sgd")) == "nothing"
+
+
+def test_no_module_is_imported_for_it() -> None:
+    code = "import sys; from vflbench import registry; [registry.discloses(name) for name in registry.algorithms()]"
+    subprocess.run([sys.executable, "-c", f"{code}; assert 'torch' not in sys.modules"], check=True)

@@ -43,8 +43,11 @@ NETWORKS = {
     "svfl": [],
     "centralized_gd": [],
 }
+# Methods whose learner is scikit-learn's by default, and a network's with this.
+LEARNERS = {"send_once": ["algorithm.learner=model", "model.width=8", "model.depth=3"]}
 ONLY_CONVEX = ON_CONVEX - set(NETWORKS)
-TRAINED = [case for case in CASES if case[0] not in ONLY_CONVEX]
+NUMPY = {"gram_once"}  # on any data
+TRAINED = [case for case in CASES if case[0] not in ONLY_CONVEX | NUMPY]
 PRIVATE = [
     (name, mechanism)
     for name, info in registry.algorithms().items()
@@ -63,7 +66,11 @@ def words(algorithm: str, layout: str) -> list[str]:
     if algorithm in NETWORKS:
         data = [*TABLES, "algorithm.parties=3", "algorithm.lr=0.01", "model=split_mlp", *NETWORKS[algorithm]]
     else:
-        data = [*DATASET[layout], *(SPLIT + SPLIT_WORKERS[algorithm] if algorithm in SPLIT_WORKERS else [])]
+        data = [
+            *DATASET[layout],
+            *LEARNERS.get(algorithm, []),
+            *(SPLIT + SPLIT_WORKERS[algorithm] if algorithm in SPLIT_WORKERS else []),
+        ]
     small = ["rounds=2", "eval_every=1", "checkpoint_every=1", "engine.threads=1", "plot=none"]
     return [f"algorithm={algorithm}", *data, *small]
 
@@ -172,9 +179,10 @@ def test_noise_is_that_of_the_cpu(algorithm: str, mechanism: str, secret: bool, 
         same(run(tmp_path / "cpu", "cpu", given), there)
 
 
-@pytest.mark.parametrize("algorithm", sorted(ON_CONVEX))
+@pytest.mark.parametrize("algorithm", sorted(ON_CONVEX | NUMPY | set(LEARNERS)))
 def test_what_numpy_computes_is_no_gpus(algorithm: str, tmp_path: Path) -> None:
-    given = [f"algorithm={algorithm}", *CONVEX, "rounds=1", "engine.threads=1", "plot=none"]
+    data = CONVEX if algorithm in ON_CONVEX else TABLES
+    given = [f"algorithm={algorithm}", *data, "rounds=1", "engine.threads=1", "plot=none"]
     with PretendedGpu() as gpu:
         with pytest.raises(ConfigError) as refused:
             run(tmp_path / "cuda", "cuda", given)

@@ -145,6 +145,22 @@ def test_seeds_are_averaged_over_common_x(make_run, tmp_path):
     np.testing.assert_allclose(written["mean"], table["mean"], rtol=1e-15)
 
 
+def test_what_is_sent_once_is_a_marker_at_its_bytes(make_run, tmp_path):
+    """At the value that validation chose, of each seed at its own bytes; against rounds it is a curve."""
+    level = {10: 0.2, 20: 0.6, 30: 0.4}.__getitem__
+    runs = []
+    for seed, sent in enumerate([4000, 6000]):
+        folder = make_run(str(seed), seed=seed, level=level).folder
+        frame = pd.read_csv(folder / "curve.csv").assign(bytes=sent, communication_seconds=0.1)
+        frame.to_csv(folder / "curve.csv", index=False)
+        runs.append(reader.Run(folder))
+    table = curves.draw_runs(runs, tmp_path, "bytes", "once")
+    assert table[["x", "mean", "n"]].to_numpy().tolist() == [[5000.0, 0.6, 2.0]]
+    assert curves.draw_runs(runs, tmp_path, "round", "rounds")["mean"].tolist() == [0.2, 0.6, 0.4]
+    curves.draw_run(runs[0])
+    assert any(word.startswith("0.6 at round 20") for word in words(runs[0].folder / "bytes.svg"))
+
+
 def test_a_gap_is_drawn_and_averaged_by_its_decades(make_run, tmp_path):
     gap = Metric("suboptimality", "min")
     levels = [lambda t: 10.0 ** (-t / 10), lambda t: 10.0 ** (-t / 5)]

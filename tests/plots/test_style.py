@@ -35,6 +35,10 @@ NAMES = [
     "vfl_ps",
     "avfl",
     "avfl_ps",
+    "send_once",
+    "gram_once",
+    "graph_once",
+    "ensemble",
 ]  # ARCHITECTURE.md, section 6
 
 

@@ -84,6 +84,7 @@ def each_needs_its_own(words: list[str], owned: dict[str, Path], owner_of: Any) 
     [
         ("vfl", "given"),
         ("pubsub_vfl", "psi"),
+        ("send_once", "given"),
         pytest.param("vfl", "psi", marks=pytest.mark.slow),
         pytest.param("pubsub_vfl", "given", marks=pytest.mark.slow),
     ],

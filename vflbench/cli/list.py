@@ -5,6 +5,7 @@ import textwrap
 
 from vflbench import registry
 from vflbench.cli.words import say
+from vflbench.results.texts import shown_to
 from vflbench.types import VflbenchError
 
 
@@ -25,6 +26,7 @@ def command(args: list[str]) -> int:
             if info.exact
             else " ".join(("none", *codecs)) + " (feedback)" * bool(info.remembered)
         )
+        fits["discloses"] = shown_to(registry.discloses(name))
         say(f"{name:23} {info.summary}")
         for what, names in fits.items():
             fact = f"{what} {names or '-'}"

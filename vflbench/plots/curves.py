@@ -106,6 +106,9 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
     if len(curve) and x != "round" and not curve[x].any():
         note, x = "no communication: drawn against rounds", "round"
     shown = points(curve, x, metric.name)
+    if sends_once([shown], x):  # a marker, not a vertical line
+        selected = summary["metric"]["selected_round"]
+        shown = shown[shown["round"] == (shown["round"].max() if selected is None else selected)]
     scale = _label_x(axes, x, shown["x"].max() if len(shown) else 1.0)
     _label_y(axes, metric.name)
     if not len(shown):
@@ -137,6 +140,13 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
     )
     legend.get_title().set_color(style.QUIET)
     return figure
+
+
+def sends_once(curves: Sequence[pd.DataFrame], x: str) -> bool:
+    """Whether each of `curves`, as `points` gives them, stands at one `x` from its first score to its last."""
+    return x in ("bytes", "communication_seconds", "cost", "messages", "vectors") and all(
+        len(curve) > 1 and curve["x"].iloc[0] > 0 and curve["x"].nunique() == 1 for curve in curves
+    )
 
 
 def _mark(axes: Axes, shown: pd.DataFrame, selected: int | None, scale: float, color: str) -> None:
@@ -327,7 +337,12 @@ def _panel(
     tables, step = [], min(len(curves), 3)  # where lines overlap their markers take turns
     for place, (label, shown) in enumerate(curves.items()):
         look, sends_nothing = looks[label], x != "round" and not any(curve["x"].any() for curve in shown)
-        shown = [_chosen(run, metric) for run in lines[label]] if sends_nothing else shown
+        if sends_nothing:
+            shown = [_chosen(run, metric) for run in lines[label]]
+        once = not sends_nothing and sends_once(shown, x)
+        if once:
+            places = [curve["x"].iloc[0] for curve in shown]
+            shown = [_chosen(run, metric).assign(x=at) for run, at in zip(lines[label], places, strict=True)]
         line = _average([curve.assign(test=np.log10(curve["test"])) for curve in shown] if decades else shown)
         low, high = line["mean"] - line["sd"], line["mean"] + line["sd"]
         if decades:
@@ -340,6 +355,8 @@ def _panel(
             continue
         axes.plot(line["x"] / scale, line["mean"], **look, markevery=_turns(len(line), place, step), label=text)
         axes.fill_between(line["x"] / scale, low, high, color=look["color"], alpha=0.15, linewidth=0)
+        if once:
+            axes.vlines(line["x"] / scale, low, high, color=look["color"], linewidth=1.2)
     bounds.draw(axes, every, x, metric, scale)
     axes.set_xlim(left=0)
     return pd.concat(tables, ignore_index=True)

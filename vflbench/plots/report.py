@@ -10,6 +10,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
+from vflbench import registry
 from vflbench.plots import bounds, life, running_time, style
 from vflbench.plots.provenance import provenance
 from vflbench.results import pricing, selection, texts
@@ -144,6 +145,8 @@ def row(report: Report, panel: Panel, setting: Setting) -> dict[str, Any]:
         spent = [float(run.curve[key].iloc[place]) + report.charged.more(run, key) for run, place in hits if there]
         row[f"{key}_to_target"] = _middle(spent) if spent else None
     epsilons = [run.summary["privacy"]["epsilon"] for run in setting.runs]
+    known = setting.algorithm in registry.algorithms()
+    row["discloses"] = texts.shown_to(registry.discloses(setting.algorithm)) if known else None
     row["epsilon"] = max((float(epsilon) for epsilon in epsilons if epsilon is not None), default=None)
     return row
 
@@ -192,7 +195,7 @@ def to_markdown(report: Report) -> str:
 
 HEADS = (
     *("method", "differs", "seeds", "selected", "final", "averaged model", "sent", "communication"),
-    *("sent to target", "time to target", "epsilon"),
+    *("sent to target", "time to target", "epsilon", "discloses"),
 )
 
 
@@ -213,6 +216,7 @@ def cells(row: Mapping[str, Any]) -> list[str]:
         missed if nbytes is None else human_bytes(nbytes) + part,
         "–" if timed else missed if seconds is None else f"{seconds:.4g} s{part}",
         "–" if row["epsilon"] is None else f"{row['epsilon']:.4g}",
+        row["discloses"] or "–",
     ]
 
 

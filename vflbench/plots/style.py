@@ -27,7 +27,7 @@ PAPERS = {
 }
 
 # The place of a family shifts its colours. New ones go last, so that no colour changes.
-FAMILIES = ("graph", "joins", "tokens", "gossip", "split")
+FAMILIES = ("graph", "joins", "tokens", "gossip", "split", "oneshot")
 _DATASETS = {
     **{
         "citeseer": "CiteSeer",

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import logging
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -86,3 +87,12 @@ def as_text(value: Any) -> str:
     """A configuration's value as text, for comparisons: 10 and 10.0 are the same."""
     number = isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63)
     return f"{value:.12g}" if number else str(value)
+
+
+def shown_to(discloses: Iterable[Sequence[str]]) -> str:
+    """What an algorithm shows to whom, (from, to, what), in words."""
+    whats: dict[tuple[str, str], list[str]] = {}
+    for sender, receiver, what in discloses:
+        whats.setdefault((sender, receiver), []).append(what)
+    found = "; ".join(f"{sender} to {receiver}: {', '.join(whats[sender, receiver])}" for sender, receiver in whats)
+    return found or "nothing"

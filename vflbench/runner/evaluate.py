@@ -24,15 +24,8 @@ from vflbench.types import TRAINING_METRIC, RunConfig, Status
 BLOWN_UP = 1e4  # the training loss is so many times its first value,
 GROWN, RISING = 10.0, 3  # or so many times its first value after it has risen so many rounds in a row;
 LOST = 100  # or a convex objective is so many times its value at the start
-KEPT = (
-    "rows",
-    "losses",
-    "first_loss",
-    "last_loss",
-    "rising",
-    "extra",
-    "shares",
-)  # an observer's attributes in a checkpoint
+# an observer's attributes in a checkpoint
+KEPT = ("rows", "losses", "first_loss", "last_loss", "rising", "extra", "shares")
 
 
 class Suboptimality:

@@ -316,7 +316,8 @@ def _write(
     _save_models(engine, folder)
 
     spent = {name: one for name in federation.hubs if (one := engine.parties[name].spent()) is not None}
-    extra: dict[str, Any] = {"codec": config.codec.name}
+    discloses = [list(shown) for shown in registry.discloses(federation.info.name)]
+    extra: dict[str, Any] = {"codec": config.codec.name, "discloses": discloses}
     if config.privacy.name != "none":
         extra["secure_rng"] = federation.secure
     if config.attack.name != "none":
@@ -455,7 +456,8 @@ def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
         lines.append(f"  {'inside organisations, free':43} {len(local):6,} messages  {human_bytes(nbytes):>10}")
     seconds = f"one round takes {engine.boundary_clock:.4g} s of virtual time"
     shipped = bounds.on_network(bounds.ship_it(federation.task), config.network)
-    lines.append(f"\n{federation.rounds} rounds: about {human_bytes(int(total * federation.rounds))}; {seconds}")
+    sending = 1 if info.one_shot else federation.rounds
+    lines.append(f"\n{federation.rounds} rounds: about {human_bytes(int(total * sending))}; {seconds}")
     if shipped["bytes"]:
         once = f"{human_bytes(shipped['bytes'])} ({shipped['form']}), {shipped['seconds']:.4g} s"
         lines.append(f"the data themselves, sent once (ship it): {once}")

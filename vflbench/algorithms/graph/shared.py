@@ -95,19 +95,21 @@ class GraphLearner:
         self.algorithm = config.algorithm
         self.rounds: int = config.rounds or config.algorithm.default_rounds
         self.device, self.dtype = me.device, DTYPES[config.model.dtype]
-        self.features = gnn.Features(data.features, me.device, self.dtype)
-        self.labels = torch.tensor(data.labels, device=me.device)
+        self.take(data)
         generator = torch.Generator().manual_seed(int(me.rng("init").integers(2**62)))
         self.model: gnn.Backbone = module_of(config.model).build(
             config.model, self.features.width, classes, self.algorithm.layers, ends, generator, me.device, columns
         )
         self.optimizer = make_optimizer(self.algorithm, self.model)
 
+    def take(self, data: GraphPart) -> None:
+        """Learn from `data` from now on; its features have as many columns as those before."""
+        self.features = gnn.Features(data.features, self.device, self.dtype)
+        self.labels = torch.tensor(data.labels, device=self.device)
+
     def set_lr(self, round: int) -> None:
-        """Set the learning rate of `round`, counted from 1: constant, or from `lr` along half a cosine towards 0."""
-        factor = (1 + math.cos(math.pi * (round - 1) / self.rounds)) / 2 if self.algorithm.schedule == "cosine" else 1.0
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.algorithm.lr * factor
+        """Set the learning rate of `round`, as the function `set_lr`."""
+        set_lr(self.algorithm, self.optimizer, round, self.rounds)
 
     def inputs(
         self, levels: Sequence[np.ndarray], sampled: Sequence[Block]
@@ -137,6 +139,13 @@ def make_optimizer(cfg: Keys, model: torch.nn.Module) -> torch.optim.Optimizer:
     if cfg.optimizer == "adam":
         return torch.optim.Adam(model.parameters(), lr=cfg.lr, weight_decay=cfg.weight_decay, fused=True)
     return torch.optim.SGD(model.parameters(), lr=cfg.lr, weight_decay=cfg.weight_decay)
+
+
+def set_lr(cfg: Keys, optimizer: torch.optim.Optimizer, round: int, rounds: int) -> None:
+    """Set the learning rate of `round`, counted from 1: constant, or from `lr` along half a cosine towards 0."""
+    factor = (1 + math.cos(math.pi * (round - 1) / rounds)) / 2 if cfg.schedule == "cosine" else 1.0
+    for group in optimizer.param_groups:
+        group["lr"] = cfg.lr * factor
 
 
 def update(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:

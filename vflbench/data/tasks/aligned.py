@@ -151,12 +151,15 @@ class AlignedTask(Task):
         return self.rows is not None
 
     def facts_for(self, index: int | None, labelled: bool) -> Self:
-        """Where the samples are in the owner's own file, and labels if it has them."""
+        """Where the samples are in the owner's own file, and labels if it has them; nobody has those of test rows."""
         assert self.rows is not None
         rows = tuple(rows if party == index else np.empty(0, np.int64) for party, rows in enumerate(self.rows))
         labels = self.labels if labelled or index == self.owner else np.zeros_like(self.labels)
-        unknown = {split: np.zeros_like(truth) for split, truth in self.held_out_labels.items()}
-        return replace(self.without_features(), rows=rows, labels=labels, held_out_labels=unknown)
+        apart = {
+            split: truth if split == "val" and index == self.owner else np.zeros_like(truth)
+            for split, truth in self.held_out_labels.items()
+        }
+        return replace(self.without_features(), rows=rows, labels=labels, held_out_labels=apart)
 
     def with_part(self, whole: Self, index: int) -> Self:
         """With the block of party `index`, training and held-out rows."""

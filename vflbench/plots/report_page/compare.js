@@ -205,14 +205,19 @@ function averaged(line) {
   const start = Math.max(...curves.map((points) => points[0][0])), end = Math.min(...curves.map((points) => last(points)[0]));
   const grid = [...new Set(curves.flatMap((points) => points.map((point) => point[0])).filter((x) => x >= start && x <= end))].sort((a, b) => a - b);
   const places = curves.map(() => 0);
+  const back = (y) => (log ? 10 ** y : y);
+  const of = (x, ys, round) => {
+    const centre = mean(ys), sd = ys.length > 1 ? deviation(ys) : 0;
+    return { x, y: back(centre), low: back(centre - sd), high: back(centre + sd), n: ys.length, round };
+  };
+  // runs that send once, each another number of bytes: a point
+  if (!grid.length) return [of(mean(curves.map((points) => last(points)[0])), curves.map((points) => last(points)[1]), last(curves[0])[2])];
   return grid.map((x) => {
     const ys = curves.map((points, which) => {
       while (places[which] + 1 < points.length && points[places[which] + 1][0] <= x) places[which] += 1;
       const a = points[places[which]], b = points[places[which] + 1];
       return b && x > a[0] ? a[1] + ((b[1] - a[1]) * (x - a[0])) / (b[0] - a[0]) : a[1];
     });
-    const centre = mean(ys), sd = ys.length > 1 ? deviation(ys) : 0;
-    const back = (y) => (log ? 10 ** y : y);
-    return { x, y: back(centre), low: back(centre - sd), high: back(centre + sd), n: ys.length, round: curves[0][places[0]][2] };
+    return of(x, ys, curves[0][places[0]][2]);
   });
 }

@@ -1,0 +1,292 @@
+"""Send once: forms and their bytes by hand, and what the mathematics promise about learning at home."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import vflbench
+from tests.algorithms import small_columns
+from tests.options import make_mechanism, privacy_config
+from vflbench.algorithms.oneshot import forms, learners, send_once
+from vflbench.algorithms.split import vfl
+from vflbench.data.tasks import AlignedTask
+from vflbench.federation.ledger import COLUMN
+from vflbench.federation.simulated import SimulatedEngine
+from vflbench.models import trees
+from vflbench.models.split_network import Config as ModelConfig
+from vflbench.types import ConfigError, RunConfig
+
+ROUNDS = 6
+
+
+def config(task: AlignedTask, rounds: int = ROUNDS, **keys: Any) -> RunConfig:
+    return small_columns.config(send_once, task, rounds, "star", **keys)
+
+
+def run(task: AlignedTask, cfg: RunConfig, module: Any = send_once, **more: Any) -> SimpleNamespace:
+    """The engine after the run, what the active party kept, its reported predictions, and the ledger."""
+    reports: list[dict[str, Any]] = []
+    engine = SimulatedEngine(
+        module.parties(task, cfg), task.public, cfg, rounds=cfg.rounds, seed=cfg.seed,
+        on_report=lambda party, round, values: reports.append(values), **more,
+    )  # fmt: skip
+    engine.run()
+    predictions = [one["predictions"] for one in reports if "predictions" in one]
+    state = engine.parties["active"].state
+    return SimpleNamespace(engine=engine, state=state, predictions=predictions, ledger=engine.ledger.take())
+
+
+def whole(task: AlignedTask, parties: int | None = None) -> dict[str, np.ndarray]:
+    """All columns, or those of the first parties, side by side."""
+    held_out = {split: np.concatenate(blocks[:parties], axis=1) for split, blocks in task.held_out_features.items()}
+    return {"train": np.concatenate(task.features[:parties], axis=1)} | held_out
+
+
+# --- forms ------------------------------------------------------------------------------------------------------------
+
+
+def test_bins_by_hand() -> None:
+    column = np.array([3.0, 1.0, 2.0, 2.0, 9.0, 1.0])
+    form = forms.Bins.fit(np.stack([column, np.full(6, 7.0), column > 2], axis=1), 32)
+    assert [edges.tolist() for edges in form.edges] == [[1.0, 2.0, 3.0], [], [0.0]]
+    assert form.last.tolist() == [3, 0, 1] and forms.widths(form.last) == [2, 0, 1]
+    unseen = np.array([[0.5, 7.0, 0.0], [1.5, 8.0, 1.0], [99.0, 6.0, 0.0]])
+    assert form.codes(unseen).tolist() == [[0, 0, 0], [1, 0, 1], [3, 0, 0]]
+    last, packed = form.encode(unseen)
+    assert packed.nbytes == 2 == forms.packed_bytes(last, 3)  # 9 bits
+    assert forms.unpack(packed, last, 3).tolist() == form.codes(unseen).tolist()
+
+
+@pytest.mark.parametrize("bins", [2, 3, 32, 256])
+def test_bins_are_never_empty_and_what_is_packed_comes_back(bins: int) -> None:
+    rng = np.random.default_rng(bins)
+    x = np.stack([rng.normal(size=500), rng.integers(0, 3, 500), np.zeros(500), rng.geometric(0.5, 500)], axis=1)
+    form = forms.Bins.fit(x, bins)
+    codes = form.codes(x)
+    for column, last in zip(codes.T, form.last, strict=True):
+        assert sorted(set(column.tolist())) == list(range(int(last) + 1)) and last < bins
+    packed = forms.pack(codes, form.last)
+    assert packed.nbytes == forms.packed_bytes(form.last, 500)
+    np.testing.assert_array_equal(forms.unpack(packed, form.last, 500), codes)
+
+
+def test_projections_keep_all_that_there_is() -> None:
+    x = np.random.default_rng(0).normal(size=(50, 4)) * [5, 1, 3, 2]
+    form = forms.Projection.fit(x, 4)
+    z = np.stack(form.encode(x), axis=1)
+    assert (np.diff(z.var(axis=0)) < 0).all()
+    np.testing.assert_allclose(z @ form.directions.T + form.mean, x, atol=1e-12)
+
+
+# --- what the mathematics promise -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("passive", [1, 2, 5])
+@pytest.mark.parametrize("classes", [0, 2, 3])
+def test_raw_columns_and_trees_are_trees_on_the_joined_columns(passive: int, classes: int) -> None:
+    task = small_columns.classes(200, 12, passive + 1, classes)
+    result = run(task, config(task, form="raw", leaves=5, fallback=False))
+    x = whole(task)
+    grown = trees.fit(
+        x["train"], task.labels, x["val"], task.held_out_labels["val"], classes=classes, metric=task.metric.name,
+        seed=0, leaves=5, iterations=ROUNDS, patience=15,
+    )  # fmt: skip
+    assert result.state.best["joint"]["iteration"] == grown.best
+    for split in ("val", "test"):
+        np.testing.assert_array_equal(result.predictions[-1][split], grown.scores(x[split]))
+
+
+def test_the_learners_own_bins_give_the_same_trees() -> None:
+    """scikit-learn has at most 255 bins of a column, by the same quantiles."""
+    rng = np.random.default_rng(3)
+    task = small_columns.classes(1020, 6, 2, 2)
+    x = np.stack([rng.normal(size=1000), rng.integers(0, 9, 1000)], axis=1)
+    task = replace(task, features=(task.features[0], x))
+    task = replace(task, held_out_features={s: (own, x[: len(own)]) for s, (own, _) in task.held_out_features.items()})
+    raw, bins = (run(task, config(task, form=form, bins=255, fallback=False)) for form in ("raw", "bins"))
+    np.testing.assert_array_equal(raw.predictions[-1]["val"], bins.predictions[-1]["val"])  # of rows that were seen
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+def test_all_components_are_the_columns_for_a_linear_model(classes: int) -> None:
+    task = small_columns.classes(200, 9, 3, classes)
+    if classes:  # else they could be separated, and there would be no optimum
+        rng = np.random.default_rng(0)
+        task = replace(task, labels=np.where(rng.random(180) < 0.3, rng.integers(0, classes, 180), task.labels))
+    raw, pca = (
+        run(task, config(task, form=form, components=9, learner="linear", penalty=0.0, fallback=False))
+        for form in ("raw", "pca")
+    )
+    for split in ("val", "test"):
+        one, other = raw.predictions[-1][split], pca.predictions[-1][split]
+        np.testing.assert_allclose(one - one[:, :1], other - other[:, :1], rtol=1e-6, atol=1e-6)
+
+
+def test_a_linear_regression_is_least_squares() -> None:
+    task = small_columns.classes(200, 9, 3, 0)
+    result, x = run(task, config(task, form="raw", learner="linear", penalty=0.0, fallback=False)), whole(task)
+    design = {split: np.column_stack([rows, np.ones(len(rows))]) for split, rows in x.items()}
+    theta = np.linalg.lstsq(design["train"], task.labels, rcond=None)[0]
+    np.testing.assert_allclose(result.predictions[0]["test"][:, 0], design["test"] @ theta, rtol=1e-9)
+    assert len(result.predictions) == ROUNDS and result.state.best["joint"]["iteration"] == 1
+
+
+@pytest.mark.parametrize("learner", ["trees", "linear", "model"])
+def test_nobody_else_is_the_label_owner_alone(learner: str) -> None:
+    """One party sends and receives nothing; with more, its own learner is the one beside all columns."""
+    both = small_columns.classes(200, 12, 2, 2)
+    one = replace(both, features=both.features[:1])
+    one = replace(one, held_out_features={split: own[:1] for split, own in both.held_out_features.items()})
+    keys = {"learner": learner, "batch_size": 32}
+    alone, beside = run(one, config(one, **keys)), run(both, config(both, **keys))
+    assert len(alone.ledger) == 0 and list(alone.state.best) == ["joint"]
+    assert alone.state.best["joint"]["value"] == beside.state.best["alone"]["value"]
+    for split in ("val", "test"):
+        np.testing.assert_array_equal(
+            alone.state.best["joint"]["scores"][split], beside.state.best["alone"]["scores"][split]
+        )
+
+
+@pytest.mark.parametrize("parties", [2, 4])
+@pytest.mark.parametrize("model", ["split_mlp", "mlp10"])
+def test_raw_columns_and_a_network_are_split_learning(parties: int, model: str) -> None:
+    """The same network from the same start, with the same batches and steps: to the last bit."""
+    task = small_columns.classes(120, 12, parties, 3)
+    network = {} if model == "split_mlp" else {"name": "mlp10"}
+    keys: dict[str, Any] = {"batch_size": 16, "lr": 0.01}
+    cfg = config(task, 3, form="raw", learner="model", fallback=False, **keys)
+    split = small_columns.config(vfl, task, 3, "star", **keys)
+    if network:
+        from vflbench.models import split_learning
+
+        deep = split_learning.Config(depth=3, width=8, embedding=4, dtype="float64")
+        cfg, split = replace(cfg, model=deep), replace(split, model=deep)
+    assert isinstance(cfg.model, ModelConfig) == (model == "split_mlp")
+    once, many = run(task, cfg), run(task, split, vfl)
+    for mine, theirs in zip(once.engine.parties["active"].state.model["joint"].thetas, [
+        party.state.model.theta for party in many.engine.order
+    ], strict=True):  # fmt: skip
+        assert torch.equal(mine, theirs)
+    values = [learners.validated(p, task.held_out_labels["val"], "accuracy") for p in many.predictions]
+    assert once.state.best["joint"]["value"] == max(values)
+
+
+@pytest.mark.parametrize("learner", ["trees", "linear", "model"])
+def test_an_increasing_function_of_a_column_changes_nothing_for_bins(learner: str) -> None:
+    task = small_columns.classes(200, 6, 2, 2)
+
+    def bent(x: np.ndarray) -> np.ndarray:
+        return np.stack([7 * x[:, 0], np.exp(x[:, 1]), x[:, 2] ** 3], axis=1)
+
+    other = replace(task, features=(task.features[0], bent(task.features[1])))
+    other = replace(other, held_out_features={s: (own, bent(x)) for s, (own, x) in task.held_out_features.items()})
+    keys = {"learner": learner, "bins": 8, "batch_size": 32}
+    one, two = run(task, config(task, **keys)), run(other, config(other, **keys))
+    for split in ("val", "test"):
+        np.testing.assert_array_equal(one.predictions[-1][split], two.predictions[-1][split])
+
+
+# --- validation chooses -----------------------------------------------------------------------------------------------
+
+
+def test_columns_of_noise_are_not_used() -> None:
+    task = small_columns.classes(300, 8, 2, 2, seed=1)
+    rng = np.random.default_rng(0)
+    noise = {s: (own, rng.normal(size=(len(own), 40))) for s, (own, _) in task.held_out_features.items()}
+    labels = {s: (own[:, 0] > 0).astype(np.int64) for s, (own, _) in noise.items()}
+    own = task.features[0]
+    task = replace(
+        task, features=(own, rng.normal(size=(len(own), 40))), held_out_features=noise,
+        labels=(own[:, 0] + rng.normal(size=len(own)) > 0).astype(np.int64), held_out_labels=labels,
+    )  # fmt: skip
+    result = run(task, config(task, 20, learner="linear", penalty=0.0))
+    best = result.state.best
+    assert best["alone"]["value"] > best["joint"]["value"]
+    np.testing.assert_array_equal(result.predictions[-1]["test"], best["alone"]["scores"]["test"])
+
+
+def test_a_learner_stops_where_validation_no_longer_gains(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, steps = small_columns.classes(120, 6, 2, 2), []
+    step = learners.Network.step
+    monkeypatch.setattr(learners.Network, "step", lambda self, t: steps.append(t) or step(self, t))
+    result = run(task, config(task, 12, learner="model", fallback=False, patience=3, lr=1e-12, batch_size=32))
+    assert result.state.best["joint"]["iteration"] == 1 and steps == [1, 2, 3, 4]
+    assert len(result.predictions) == 12
+
+
+# --- bytes and noise --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parties", [2, 3, 6])
+def test_one_message_of_every_passive_party(parties: int) -> None:
+    task = small_columns.classes(110, 12, parties, 2)
+    rows, width = 90, 12 // parties
+    sizes = {
+        "bins": width + -(-rows * width * 5 // 8),  # 90 different values: 32 bins of 5 bits
+        "raw": 8 * rows * width,  # float64
+        "pca": 8 * rows,
+    }
+    for form, size in sizes.items():
+        ledger = run(task, config(task, form=form, components=1)).ledger
+        assert ledger[:, COLUMN["bytes"]].tolist() == [size] * (parties - 1)
+        assert set(ledger[:, COLUMN["round"]]) == {1}
+
+
+def test_noise_is_added_once_to_the_rows_and_not_to_those_held_out() -> None:
+    """Bins are made of the noisy rows: what is sent is post-processing of one release."""
+    task = small_columns.classes(110, 6, 2, 2)
+    private = privacy_config("gaussian_embedding", noise_multiplier=0.5, clip=2.0)
+    seen = {}
+    for form in ("raw", "bins"):
+        cfg = replace(config(task, form=form), privacy=private)
+        mechanism = make_mechanism(private, 1, "aligned")
+        result = run(task, cfg, privacy={"passive_1": mechanism})
+        assert mechanism.releases == 1 and set(mechanism.counts) == {1}
+        seen[form] = result.state.received[0], result.state.held_out[0]
+    noisy = np.stack(seen["raw"][0], axis=1)
+    clipped = mechanism.clip(torch.from_numpy(task.features[1])).numpy()
+    assert 0.8 < np.std(noisy - clipped) < 1.2  # noise_multiplier times clip
+    for split, rows in task.held_out_features.items():
+        sent = np.stack(seen["raw"][1][split], axis=1)
+        np.testing.assert_array_equal(sent, mechanism.clip(torch.from_numpy(rows[1])).numpy())
+    form = forms.Bins.fit(noisy, 32)
+    last, packed = seen["bins"][0]
+    np.testing.assert_array_equal(forms.unpack(packed, last, len(noisy)), form.codes(noisy))
+
+
+def test_randomised_bins_are_sent_once_at_the_epsilon_that_is_reported() -> None:
+    task = small_columns.classes(110, 6, 2, 2)
+    private = privacy_config("rr_bins", epsilon=1.0)
+    mechanism = make_mechanism(private, 1, "aligned")
+    result = run(task, replace(config(task, bins=4), privacy=private), privacy={"passive_1": mechanism})
+    form = forms.Bins.fit(task.features[1], 4)
+    last, packed = result.state.received[0]
+    kept = (forms.unpack(packed, last, 90) == form.codes(task.features[1])).mean()
+    assert abs(kept - math.e / (math.e + 3)) < 4 * 0.5 / math.sqrt(270)
+    assert result.ledger[:, COLUMN["bytes"]].tolist() == [3 + -(-90 * 6 // 8)]
+    assert (mechanism.spent()["epsilon"], mechanism.spent()["columns"]) == (3.0, 3)
+    last, packed = result.state.held_out[0]["val"]
+    np.testing.assert_array_equal(forms.unpack(packed, last, 10), form.codes(task.held_out_features["val"][1]))
+
+
+def test_what_does_not_go_together_is_refused() -> None:
+    words = ["algorithm=send_once", "dataset=digits"]
+    with pytest.raises(ConfigError, match=r"randomises bin numbers: use algorithm\.form=bins"):
+        vflbench.run([*words, "privacy=rr_bins", "algorithm.form=raw"])
+    for wrong, told in {
+        "codec=int8": "bin numbers are whole, and codecs compress fractions",
+        "privacy=dp_sgd": "send_once can have: none, gaussian_embedding, gdp_embedding, rr_bins",
+        "algorithm.bins=300": "must be at most 256",
+    }.items():
+        with pytest.raises(ConfigError, match=told):
+            vflbench.run([*words, wrong])
+    convex = small_columns.ridge()
+    with pytest.raises(ConfigError, match="scored on rows held out"):
+        send_once.parties(convex, replace(small_columns.config(send_once, convex), privacy=privacy_config()))

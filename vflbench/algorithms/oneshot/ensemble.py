@@ -1,0 +1,76 @@
+"""Ensemble: every client of a graph trains alone, and a server adds up what they predict. Nothing else is sent.
+
+    client m:  every round an update of its own network on its own features and edges: the program of standalone_gnn
+               log-softmax of the asked nodes                                                tag `prediction`
+    server:    the sum over clients is the prediction
+
+A vote costs 4 M C bytes a node with M clients and C classes. Training sends nothing. Votes are exchanged within the
+evaluation, so they are in no ledger, as every method's held-out predictions.
+
+Departures: noise on votes, as in PATE (Papernot et al., arXiv 1610.05755), is left out.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from vflbench.algorithms.graph import alone, shared
+from vflbench.algorithms.graph.joint import joint_inference, predictions
+from vflbench.data.graph.sampling import full_block
+from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
+from vflbench.federation.party import SERVER, Party, PartySpec
+from vflbench.types import AlgorithmInfo, Count, RunConfig, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="ensemble",
+    summary="each client trains alone, and a server adds up their predictions; training sends nothing",
+    paper="folklore; as a baseline of GLASU",
+    label="Ensemble",
+    place=2,
+    layouts=("graph",),
+    divided_by="parties",
+    reports=("predictions",),
+    models=("gcnii", "gcn", "gat", "residual_gcn"),
+    exact="it sends predictions of held-out nodes only, which no codec compresses",
+    one_shot=True,
+    search=(("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
+)
+EXPOSES = (Sent("prediction", "client", "server", "predictions", "client", keys=("val", "test")),)
+check = shared.check
+
+
+@dataclass
+class Config(shared.Keys):
+    """Keys of the ensemble."""
+
+    name: str = "ensemble"
+    default_rounds: Count = 500  # T, where rounds is null
+
+
+def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
+    """The server, and one client per part of the task."""
+    return shared.parties(server, client, [task.part(m) for m in range(task.parties)])
+
+
+async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) -> None:
+    """Add up the votes."""
+    async for t in me.rounds():
+        if me.evaluates(t):
+            async with me.evaluating():
+                first, *others = await me.recv_all(me.clients, tag="prediction")
+            me.report(predictions={split: sum((vote[split] for vote in others), own) for split, own in first.items()})
+
+
+async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
+    """Train on the client's own data, and vote."""
+    learner = alone.made(me, data, public, config)
+    graph = alone.own_graph(learner, data, public)
+    whole = learner.whole(full_block(graph))
+
+    async for t in me.rounds():
+        await alone.step(me, learner, graph, public, t)
+        if me.evaluates(t):
+            async with me.evaluating():
+                logits = await joint_inference(learner.model, *whole, exchange=None)
+                votes = torch.log_softmax(logits, dim=1)
+                await me.send(SERVER, predictions(votes, public.splits), tag="prediction")

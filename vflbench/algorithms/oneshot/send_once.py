@@ -1,0 +1,269 @@
+"""Send once: every passive party sends its columns, or what stands for them, once; the label owner learns at home.
+
+Bins are vertical FederBoost's: Tian et al., arXiv 2011.02796. The other forms are what an engineer would send.
+
+    passive k:  code = fit(form, own training rows)                no labels; own rows only
+                round 1: send code(X_train)                        tag `features`
+                         send code(X_val), code(X_test)            the same tag, within the evaluation
+    active:     round 1: Z = [X_active | what arrived]
+                every round: an iteration of the learner on (Z, y), and one of the same learner on (X_active, y);
+                             predict with whichever validation has preferred so far, at its best iteration
+                a learner stops after `patience` iterations without a better validation metric
+
+    form   bytes of a passive party's one message, n rows, d columns
+    bins   d + ceil(n sum_j bits_j / 8): bits_j of the column's own number of bins; 0 for a constant column
+    raw    4 n d for float32; codec=fp16 2 n d; codec=int8 (n + 4) d
+    pca    4 n r, codecs as above
+
+No label and no gradient leaves the active party. Its rounds are iterations of the learner, so bytes are constant from
+round 1 on.
+
+Departures, and what the source leaves open
+1. A column's bins are as many as it has distinct values, at most `bins`, and it is packed by that number.
+2. Bin numbers arrive standardised by the training rows' mean and spread. Trees do not notice, other learners need it.
+3. Without columns worth their noise, trees are worse than alone. So the active party trains alone, too, and validation
+   chooses. The summary says which was chosen, as `one_shot`.
+4. privacy=gaussian_embedding and gdp_embedding add noise to a row before it is binned or projected: what is sent is
+   post-processing of one release, and the unit is the row itself. Edges and directions are fitted on noisy rows.
+   With gdp_embedding, privacy.max_retries=0 says that nothing is sent again. Held-out rows carry no noise.
+5. privacy=rr_bins is FederBoost's randomised response on the bin number of every cell.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+
+from vflbench.algorithms.oneshot import forms, learners
+from vflbench.algorithms.oneshot.learners import Boosted, Examples, Linear, Network, Networks
+from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
+from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.models.vertical import IMAGES
+from vflbench.types import (
+    DEVICES,
+    AlgorithmInfo,
+    ConfigError,
+    Count,
+    Positive,
+    Problem,
+    Range,
+    RunConfig,
+    Sent,
+)
+
+ALGORITHM = AlgorithmInfo(
+    name="send_once",
+    summary="each passive party sends its columns once (binned, raw or projected); the label owner learns at home",
+    paper="Tian et al. 2020, arXiv 2011.02796 (vertical FederBoost), for form=bins",
+    label="Send once",
+    place=0,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("predictions",),
+    privacy=("none", "gaussian_embedding", "gdp_embedding", "rr_bins"),
+    models=("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
+    epochs=True,
+    one_shot=True,
+    search=(("algorithm.learning_rate", ("0.05", "0.1")), ("algorithm.leaves", ("31", "63"))),
+)
+EXPOSES = (
+    Sent("features", "passive", "active", "binned", "passive", keys=("val", "test")),
+    Sent("features", "passive", "active", "raw", "passive"),
+    Sent("features", "passive", "active", "projection", "passive"),
+)
+ACTIVE = "active"
+
+
+@dataclass
+class Config:
+    """Keys of send_once."""
+
+    name: str = "send_once"
+    parties: Count = 2  # organisations: the active one, which has the labels, and passive ones
+    form: Literal["bins", "raw", "pca"] = "bins"  # of the columns that are sent
+    bins: Annotated[int, Range(at_least=2, at_most=forms.MOST_BINS)] = 32  # form=bins: the most of a column
+    components: Count = 8  # form=pca: r, principal components of each party's columns
+    learner: Literal["trees", "linear", "model"] = "trees"  # trees | linear (exact) | model (that of model=)
+    fallback: bool = True  # the active party also trains on its own columns alone, and validation chooses
+    patience: Count = 15  # iterations without a better validation metric, after which a learner stops
+    learning_rate: Positive = 0.1  # learner=trees
+    leaves: Annotated[int, Range(at_least=2)] = 31  # learner=trees: the most of a tree
+    penalty: Annotated[float, Range(at_least=0)] = 1e-4  # learner=linear: L2, beside the mean loss
+    batch_size: Count = 256  # learner=model
+    lr: Positive = 0.001  # learner=model: learning rate
+    optimizer: Literal["adam", "sgd"] = "adam"  # learner=model: adam | sgd
+    default_rounds: Count = 250  # iterations at most, where epochs and rounds are null
+
+
+def max_releases(config: RunConfig, rounds: int) -> int:
+    """How often a row is released: once."""
+    return 1
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """What is wrong across keys: a codec that finds nothing to compress, and images that are none any more."""
+    cfg, problems = config.algorithm, []
+    if cfg.form == "bins" and config.codec.name != "none":
+        allowed = "bin numbers are whole, and codecs compress fractions: use algorithm.form=raw or pca, or fewer bins"
+        problems.append(Problem("codec", config.codec.name, allowed))
+    if config.privacy.name == "rr_bins" and cfg.form != "bins":
+        problems.append(Problem("privacy", "rr_bins", "randomises bin numbers: use algorithm.form=bins"))
+    images = cfg.learner == "model" and config.model.name in IMAGES
+    if images and (cfg.form != "raw" or config.privacy.name != "none"):
+        allowed = f"model={config.model.name} takes images: use raw, without privacy"
+        problems.append(Problem("algorithm.form", cfg.form, allowed))
+    return problems
+
+
+def devices(task: AlignedTask, config: RunConfig) -> tuple[str, ...]:
+    """What the active party can compute on: trees and linear models are scikit-learn's."""
+    return DEVICES if config.algorithm.learner == "model" else ("cpu",)
+
+
+@dataclass(frozen=True)
+class Owner(AlignedPart):
+    """The active party's part: it knows the labels of its validation rows, too."""
+
+    labels: np.ndarray
+    val_labels: np.ndarray
+
+
+def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """One party per organisation: `active`, `passive_1` ...
+
+    Raises
+    ------
+    ConfigError : the problem is convex, so that nothing is held out, or a network's keys do not go with the data.
+    """
+    cfg, problems, samples = config.algorithm, [], len(task.labels)
+    if task.objective is not None:
+        allowed = "what is learnt at home is scored on rows held out: dataset.problem=learning"
+        problems.append(Problem("dataset.problem", task.objective.kind, allowed))
+    if cfg.learner == "model" and config.model.name in IMAGES and task.features[0].ndim == 2:
+        allowed = "takes image views, and these are feature columns: use split_mlp"
+        problems.append(Problem("model", config.model.name, allowed))
+    if cfg.learner == "model" and cfg.batch_size > samples:
+        allowed = f"there are {samples} training rows: at most that many in a batch"
+        problems.append(Problem("algorithm.batch_size", cfg.batch_size, allowed))
+    if problems:
+        raise ConfigError(problems)
+    shapes = [block.shape[1:] for block in task.features]
+    if cfg.form != "raw" or config.privacy.name != "none":
+        most = cfg.components if cfg.form == "pca" else 2**62
+        shapes[1:] = [(min(int(np.prod(shape)), most),) for shape in shapes[1:]]
+    labels = task.held_out_labels.get("val", task.labels[:0])
+    names = [ACTIVE, *party_names("passive", task.parties)[1:]]
+    specs = {
+        ACTIVE: PartySpec(
+            partial(active, shapes=shapes, metric=task.metric.name),
+            Owner(**vars(task.part(0)), val_labels=labels),
+            role="server",
+        )
+    }
+    return specs | {name: PartySpec(passive, task.part(number)) for number, name in enumerate(names) if number}
+
+
+async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+    """Send the columns, once."""
+    async for t in me.rounds():
+        if t > 1:
+            continue
+        x, held_out, secret = data.features, dict(data.held_out), me.privacy
+        responds = secret is not None and config.privacy.name == "rr_bins"
+        if secret is not None and not responds:
+            rows = torch.from_numpy(forms.table(x))
+            x = secret.protect(rows, np.arange(len(x)), me.secret_torch_rng("noise")).numpy()
+            held_out = {s: secret.clip(torch.from_numpy(forms.table(rows))).numpy() for s, rows in held_out.items()}
+        form = await me.compute(forms.fit, config.algorithm, x, cost=len(x))
+        message = forms.encode(form, x)
+        if responds and isinstance(form, forms.Bins):
+            shown = secret.respond(form.codes(forms.table(x)), form.last, me.secret_rng("noise"))
+            message = form.last, forms.pack(shown, form.last)
+        await me.send(ACTIVE, message, tag="features")
+        async with me.evaluating():
+            await me.send(ACTIVE, {s: forms.encode(form, rows) for s, rows in held_out.items()}, tag="features")
+
+
+async def active(
+    me: Party,
+    data: Owner,
+    public: AlignedPublic,
+    config: RunConfig,
+    shapes: list[tuple[int, ...]],
+    metric: str,
+) -> None:
+    """Learn from all columns, and from the own ones alone, and predict with what validation prefers.
+
+    Parameters
+    ----------
+    shapes : of a row of every party's block, as it arrives.
+    metric : the task's.
+    """
+    cfg: Config = config.algorithm
+    kinds = ["joint"]
+    if cfg.fallback and me.clients and len(data.val_labels):
+        kinds.append("alone")
+    if cfg.learner == "model":
+        made = {"joint": shapes, "alone": shapes[:1]}
+        me.state.model = networks = torch.nn.ModuleDict(
+            {kind: Networks(made[kind], public, data.labels, config).to(me.device) for kind in kinds}
+        )
+        optimiser = torch.optim.SGD if cfg.optimizer == "sgd" else torch.optim.Adam
+        me.state.optimisers = {kind: optimiser(networks[kind].thetas, cfg.lr) for kind in kinds}  # type: ignore[arg-type]
+    me.state.received, me.state.held_out = [], []
+    me.state.best = {}  # joint, alone -> validation metric, iteration, scores and training loss
+    made_here: dict[str, Any] = {}
+
+    async for t in me.rounds():
+        if t == 1:
+            me.state.received = await me.recv_all(me.clients, tag="features")
+            async with me.evaluating():
+                me.state.held_out = await me.recv_all(me.clients, tag="features")
+        if not made_here:
+            examples = _examples(me, data, cfg)
+            made_here = {kind: _learner(me, kind, examples, public, config, metric) for kind in kinds}
+        best = me.state.best
+        for kind, learner in made_here.items():
+            if t > learner.iterations or (kind in best and t - best[kind]["iteration"] > cfg.patience):
+                continue
+            loss = await me.compute(learner.step, t, cost=public.samples)
+            scores = learner.scores()
+            value = learners.validated(scores, data.val_labels, metric)
+            if kind not in best or value is None or learners.better(value, best[kind]["value"], metric):
+                best[kind] = {"value": value, "iteration": t, "scores": scores}
+            best[kind]["loss"] = loss
+        chosen = "joint"
+        if "alone" in best and learners.better(best["alone"]["value"], best["joint"]["value"], metric):
+            chosen = "alone"
+        me.report(train_loss=best["joint"]["loss"], epoch=t, iterations=t)
+        if me.evaluates(t):
+            facts = {"one_shot": {"chosen": chosen, "iteration": best[chosen]["iteration"]}}
+            me.report(predictions=best[chosen]["scores"], facts=facts)
+
+
+def _examples(me: Party, data: Owner, cfg: Config) -> Examples:
+    """What the active party has once everything has arrived."""
+    rows = {split: len(own) for split, own in data.held_out.items()}
+    blocks, held_out = [data.features], {split: [own] for split, own in data.held_out.items()}
+    for message, apart in zip(me.state.received, me.state.held_out, strict=True):
+        train = forms.decode(cfg, message, len(data.features))
+        others = {split: forms.decode(cfg, apart[split], count) for split, count in rows.items()}
+        if cfg.form == "bins":
+            mean, spread = train.mean(axis=0), train.std(axis=0)
+            spread = np.where(spread > 0, spread, 1).astype(train.dtype)
+            train, others = (train - mean) / spread, {s: (x - mean) / spread for s, x in others.items()}
+        blocks.append(train)
+        for split, x in others.items():
+            held_out[split].append(x)
+    return Examples(blocks, data.labels, held_out, data.val_labels)
+
+
+def _learner(me: Party, kind: str, examples: Examples, public: AlignedPublic, config: RunConfig, metric: str) -> Any:
+    """The learner of all columns (joint), or of the own ones (alone)."""
+    given = examples if kind == "joint" else examples.alone
+    if config.algorithm.learner == "model":
+        return Network(given, config, me.device, me.state.model[kind], me.state.optimisers[kind])
+    learner = Boosted if config.algorithm.learner == "trees" else Linear
+    return learner(given, replace(public, parties=len(given.blocks)), config, metric)
