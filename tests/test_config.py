@@ -371,3 +371,36 @@ def test_a_preset_may_set_keys_that_none_has_no_use_for() -> None:
     values["privacy"] = {"name": "none", "epsilom": 4.65}
     with pytest.raises(ConfigError, match=r"privacy.epsilom=4.65: unknown key"):
         config.to_config(values)
+
+
+def test_a_sweep_leaves_out_keys_that_one_of_its_methods_lacks() -> None:
+    """Jobs that differ in nothing else are done once; the words say what was left out."""
+    methods = ("algorithm=svfl,vfl_sgd", "dataset=breast_cancer")
+    found = plan(*methods, "algorithm.local_steps=2,3", "seed=0,1", base=(), multirun=True)
+    assert found.jobs == [
+        *(
+            ["algorithm=svfl", "dataset=breast_cancer", f"algorithm.local_steps={steps}", f"seed={seed}"]
+            for steps in (2, 3)
+            for seed in (0, 1)
+        ),
+        *(["algorithm=vfl_sgd", "dataset=breast_cancer", f"seed={seed}"] for seed in (0, 1)),
+    ]
+    assert found.left_out == ["algorithm.local_steps=2,3 is left out of algorithm=vfl_sgd, which has no such key"]
+    found = plan(*methods, "model.hidden=7", "algorithm.halve_every=3", base=(), multirun=True)
+    assert found.jobs is not None and len(found.jobs) == 2
+    assert found.left_out[-1].startswith("algorithm.halve_every=3 is left out of algorithm=vfl_sgd")
+    private = plan("algorithm=vfl_sgd", "dataset=breast_cancer", "privacy=none,dp_sgd", "privacy.epsilon=1,2", base=(),
+                   multirun=True)  # fmt: skip
+    assert private.jobs is not None and len(private.jobs) == 3 and "privacy.epsilon=1" not in private.jobs[0]
+
+
+def test_a_key_that_no_swept_method_has_is_a_mistake_and_so_is_one_of_a_single_run() -> None:
+    wrong = problems("algorithm=svfl,vfl_sgd", "algorithm.locl_steps=2", base=(), multirun=True)
+    assert wrong["algorithm.locl_steps"].closest == "algorithm.local_steps"
+    assert "algorithm.local_steps" in problems("algorithm=vfl_sgd", "algorithm.local_steps=2", base=())
+    # One method and several seeds: nobody has it.
+    assert "algorithm.local_steps" in problems(
+        "algorithm=vfl_sgd", "algorithm.local_steps=2", "seed=0,1", base=(), multirun=True
+    )
+    # A value that the method that has the key refuses.
+    assert problems("algorithm=svfl,vfl_sgd", "algorithm.local_steps=x", base=(), multirun=True)

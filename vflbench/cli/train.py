@@ -36,7 +36,7 @@ def command(args: list[str]) -> int:
         if plan.jobs is not None:
             from vflbench.cli import sweep
 
-            return sweep.start(hydra, plan.cfg, plan.jobs, plan.swept, overrides, typed)
+            return sweep.start(hydra, plan, plan.jobs, overrides, typed)
         if plan.cfg.dry_run:
             assert plan.config is not None
             say(dry_run(plan.config))

@@ -10,7 +10,7 @@ import functools
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -59,6 +59,8 @@ class Plan:
     config: RunConfig | None  # one run's, None for a sweep
     jobs: list[list[str]] | None  # a sweep's jobs as overrides, in Hydra's order; None for one run
     swept: frozenset[str]  # keys that differ between jobs
+    shared: list[str] = field(default_factory=list)  # of a sweep's overrides, those that go with `cfg`, swept ones too
+    left_out: list[str] = field(default_factory=list)  # in words: keys that some of a sweep's methods do not have
 
 
 class _Findings:
@@ -75,6 +77,50 @@ class _Findings:
                 self.problems.append(problem)
             if override is not None and override not in self.faulty:
                 self.faulty.append(override)
+
+
+class _Lacking:
+    """The keys that some methods of a sweep have and others do not: these run without them."""
+
+    def __init__(
+        self, hydra: Session, typed: list[Override], of_run: list[Override], every: list[DictConfig], allowed: bool
+    ) -> None:
+        self.hydra, self.allowed = hydra, allowed
+        groups = hydra.groups()
+        self.swept = [o.key_or_group for o in typed if o.key_or_group in groups and o.is_sweep_override()]
+        keys = {o.key_or_group for o in of_run}
+        self.somewhere = {key for key in keys if any(lists(values, key) for values in map(plain, every))}
+        self.words: list[str] = []
+        self._keys: dict[tuple[str, ...], set[str]] = {}  # options of the swept groups -> keys that they lack
+
+    def notes(self, override: Override, composed: DictConfig, values: Mapping[str, Any]) -> bool:
+        """Whether the key of an override is in another combination of the sweep's options, and not in this one."""
+        key = override.key_or_group
+        if not self.allowed or key not in self.somewhere or lists(values, key):
+            return False
+        choices, group = composed.hydra.runtime.choices, key.split(".")[0]
+        chosen = tuple(str(choices[name]) for name in self.swept)
+        self._keys.setdefault(chosen, set()).add(key)
+        if group in self.swept:
+            why = f"{group}={choices[group]}, which has no such key"
+        else:
+            named = " ".join(f"{name}={option}" for name, option in zip(self.swept, chosen, strict=True))
+            lacks = f"{group}={choices.get(group)} has no such key" if values.get(group) else f"it has no {group}"
+            why = f"{named}: {lacks}"
+        self.words += [text for text in [f"{line(override)} is left out of {why}"] if text not in self.words]
+        return True
+
+    def without(self, jobs: list[list[str]]) -> list[list[str]]:
+        """The jobs without the keys that they lack; those that become one job are done once."""
+        if not self._keys:
+            return jobs
+        kept: dict[tuple[str, ...], None] = {}
+        for number, job in enumerate(jobs):
+            given = {o.key_or_group: (o, word) for word in job for o in [self.hydra.parse(word)]}
+            lacks = self._keys.get(tuple(str(given[name][0].value()) for name in self.swept), set())
+            left = tuple(word for key, (_, word) in given.items() if key not in lacks)
+            kept.setdefault(left if len(left) < len(job) else (*left, f"#{number}"))
+        return [[word for word in job if not word.startswith("#")] for job in kept]
 
 
 def plan(
@@ -114,19 +160,23 @@ def plan(
         o for o, original in zip(wanted, typed, strict=True) if original not in found.faulty or original in unknown
     ]
     of_run = [o for o in typed if not o.is_hydra_override() and o.key_or_group not in groups]
-    misnamed = False
-    for composed in words.combinations(hydra, known) if sweeping else [base]:
+    every = list(words.combinations(hydra, known)) if sweeping else [base]
+    lacking = _Lacking(hydra, typed, of_run, every, sweeping and loading)
+    misnamed = not loading or bool(found.problems) or any(o.key_or_group not in lacking.somewhere for o in of_run)
+    for composed in every:
         values = plain(composed)
-        misnamed = not loading or bool(found.problems) or not all(lists(values, o.key_or_group) for o in of_run)
         kinds = kinds_of(values, whole=not misnamed)
         for override in of_run:
-            found.note(value_problems(override, values, kinds, groups), override)
+            problems = value_problems(override, values, kinds, groups)
+            told = override in found.faulty and override.key_or_group not in lacking.somewhere  # once is enough
+            if not told and not (problems and lacking.notes(override, composed, values)):
+                found.note(problems, override)
         if sweeping and not unknown:  # the option files themselves; a single run's are converted as a whole below
             overridden = {o.key_or_group for o in typed}
             found.note(p for p in convert_run(values, kinds)[1] if p.key not in overridden)
     if sweeping or unknown:
         refuse(found.problems)
-        return _sweep_plan(hydra, typed, wanted)
+        return _sweep_plan(hydra, typed, wanted, lacking)
     whole = not (misnamed and found.problems)
     return _run_plan(hydra, [line(o) for o in typed if o not in found.faulty], whole, base, found)
 
@@ -142,12 +192,18 @@ def _with_preset(hydra: Session, base: DictConfig, typed: list[Override], found:
     return merged
 
 
-def _sweep_plan(hydra: Session, typed: list[Override], wanted: list[Override]) -> Plan:
+def _sweep_plan(hydra: Session, typed: list[Override], wanted: list[Override], lacking: _Lacking) -> Plan:
     """The plan of a sweep whose overrides have no fault; its jobs are those of the `wanted` values."""
-    cfg = compose(hydra, [line(o) for o in typed if not o.is_sweep_override()], sweep=True)
+    groups = hydra.groups()
+    options = [o for o in typed if o.is_hydra_override() or o.key_or_group in groups]
+    # What the jobs share is composed with the default of a group that is swept: that may lack keys that they have.
+    values = plain(compose(hydra, [line(o) for o in options if not o.is_sweep_override()], sweep=True))
+    shared = [o for o in typed if o in options or o.is_add() or lists(values, o.key_or_group)]
+    cfg = compose(hydra, [line(o) for o in shared if not o.is_sweep_override()], sweep=True)
     refuse(_launcher_problems(cfg))
-    jobs = expand(o for o in wanted if not o.is_hydra_override())
-    return Plan(cfg, None, jobs, frozenset(o.key_or_group for o in typed if o.is_sweep_override()))
+    jobs = lacking.without(expand(o for o in wanted if not o.is_hydra_override()))
+    swept = frozenset(o.key_or_group for o in typed if o.is_sweep_override())
+    return Plan(cfg, None, jobs, swept, [line(o) for o in shared], lacking.words)
 
 
 def _run_plan(hydra: Session, sound: list[str], whole: bool, base: DictConfig, found: _Findings) -> Plan:
