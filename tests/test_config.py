@@ -12,6 +12,8 @@ import pytest
 from vflbench import config
 from vflbench.config.typed import convert_value
 from vflbench.federation import delays
+from vflbench.results.identity import config_hash
+from vflbench.results.network import network_label
 from vflbench.types import ConfigError, Problem, Range, VflbenchError
 
 BASE = ("algorithm=toy", "dataset=toy_graph")
@@ -404,3 +406,40 @@ def test_a_key_that_no_swept_method_has_is_a_mistake_and_so_is_one_of_a_single_r
     )
     # A value that the method that has the key refuses.
     assert problems("algorithm=svfl,vfl_sgd", "algorithm.local_steps=x", base=(), multirun=True)
+
+
+def run_values(*overrides: str) -> dict[str, Any]:
+    with config.session([*BASE, *overrides], None) as hydra:
+        found = config.for_all_links(hydra, [*BASE, *overrides])
+        return config.plain(config.plan(hydra, found).cfg)
+
+
+def test_latency_and_bandwidth_of_all_links_are_keys() -> None:
+    """Hash and label come from the values: the keys of one kind say the same."""
+    short = run_values("network.latency_ms=50", "network.bandwidth_mbps=100")
+    kinds = [f"network.{kind}.{text}" for kind in ("client_server", "client_client")
+             for text in ("latency_ms=50", "bandwidth_gbps=0.1")]  # fmt: skip
+    assert config_hash(short) == config_hash(run_values(*kinds))
+    assert network_label(short["network"]) == "50 ms, 0.1 Gbit/s"
+    us_us = run_values("network.latency_ms=67", "network.bandwidth_mbps=1150")
+    assert config_hash(us_us) == config_hash(run_values("network=us_us"))
+    assert run_values("network.bandwidth_mbps=null")["network"]["client_client"]["bandwidth_gbps"] is None
+    with config.session([], None) as hydra:
+        swept = config.for_all_links(hydra, [*BASE, "network.bandwidth_mbps=50,100"])
+        plan = config.plan(hydra, swept, multirun=True)
+        links = [values["network"] for _, values in config.configurations(hydra, plan.jobs or [])]
+        assert [network_label(values) for values in links] == ["136 ms, 0.05 Gbit/s", "136 ms, 0.1 Gbit/s"]
+        priced = config.profiles(hydra, config.for_all_links(hydra, ["network.latency_ms=50"]))
+        assert priced == [({f"network.{kind}.latency_ms": 50 for kind in ("client_server", "client_client")}, None)]
+
+
+def test_what_is_wrong_with_the_keys_of_all_links() -> None:
+    words = ["network.latency_ms=50", "network.client_client.latency_ms=9", "network.bandwidth_mbps=0"]
+    with config.session([], None) as hydra:
+        assert config.for_all_links(hydra, words) == words
+    found = problems(*words)
+    assert found["network.latency_ms"].allowed.startswith(
+        "is for both kinds of links, and network.client_client.latency_ms is given too"
+    )
+    assert found["network.bandwidth_mbps"].allowed.startswith("must be greater than 0")
+    assert set(problems("network.latency_ms=fast", "seed=x")) == {"network.latency_ms", "seed"}

@@ -100,6 +100,7 @@ Positive = Annotated[float, Range(above=0)]
 Seconds = Annotated[float, Range(at_least=0, at_most=1e6)]
 Milliseconds = Annotated[float, Range(at_least=0, at_most=1e9)]
 Gbps = Annotated[float, Range(above=0, at_least=1e-9, at_most=1e9)]
+Mbps = Annotated[float, Range(above=0, at_least=1e-6, at_most=1e12)]
 
 
 @dataclass

@@ -28,7 +28,7 @@ from vflbench.config.composition import (
     without_secrets,
 )
 from vflbench.config.fit import check
-from vflbench.config.overrides import folder_of, refusing
+from vflbench.config.overrides import folder_of, for_all_links, refusing
 from vflbench.config.typed import (
     HYDRAS,
     convert,
@@ -45,7 +45,8 @@ from vflbench.types import ConfigError, Problem, RunConfig, VflbenchError, close
 
 __all__ = [
     "Plan", "check", "check_hydra_keys", "checked", "compose", "config_dir", "configurations", "convert", "folder_of",
-    "from_environment", "plain", "plan", "profiles", "quoted", "refusing", "session", "to_config", "without_secrets",
+    "for_all_links", "from_environment", "plain", "plan", "profiles", "quoted", "refusing", "session", "to_config",
+    "without_secrets",
 ]  # fmt: skip
 # Launcher of a sweep -> the extra of vflbench that installs it.
 LAUNCHERS = {"joblib": "parallel", "submitit_local": "slurm", "submitit_slurm": "slurm"}
@@ -144,8 +145,9 @@ def plan(
     """
     found, groups = _Findings(), hydra.groups()
     typed = words.parse(hydra, overrides, found.problems)
-    for override, problem in words.hydra_problems(typed):
+    for override, problem in (*words.hydra_problems(typed), *words.link_problems(typed)):
         found.note([problem], override)
+    typed = [override for override in typed if override.key_or_group not in words.LINK_KEYS]
     base = _first_combination(hydra, typed, found)
     sweeping = multirun or (base.hydra.mode is not None and base.hydra.mode.name == "MULTIRUN")
     if sweeping:

@@ -78,6 +78,11 @@ def _results(runs: Sequence[Run]) -> list[str]:
     return [seeds, status, name, *scores, sent, seconds]
 
 
+def results(run: Run) -> list[str]:
+    """Status, metric, selected, final, bytes and communication seconds of one run as text."""
+    return _results([run])[1:]
+
+
 def _status(run: Run) -> str:
     """How the job ended, or why that is not known."""
     try:
