@@ -238,8 +238,12 @@ class RunConfig:
     attack: Any = field(default_factory=OptionConfig)
     codec: Any = field(default_factory=CodecConfig)
     broker: BrokerConfig = field(default_factory=BrokerConfig)
+    #: no key: those of ADAPTABLE that nobody typed, whose defaults adapt to the data (adapt.py)
+    untyped: frozenset[str] = frozenset()
 
 
+#: keys whose defaults adapt to the data
+ADAPTABLE = tuple(f"algorithm.{key}" for key in ("parties", "batch_size", "workers", "passive_workers"))
 DEVICES = ("cpu", "cuda")  # what parties can compute on; a GPU may have a number, cuda:1
 DIVISORS = ("parties", "workers", "parts")  # keys of an algorithm that say into how many parts a data set is divided
 

@@ -77,7 +77,8 @@ def _dry_runs(hydra: Session, jobs: list[list[str]], own: list[str]) -> int:
     for number, words in enumerate(jobs, start=1):
         say(f"[{number}/{len(jobs)}] {' '.join(words)}")
         try:
-            say(dry_run(config.checked(config.plain(config.compose(hydra, [*own, *words])))))
+            composed = config.compose(hydra, [*own, *words])
+            say(dry_run(config.checked(config.plain(composed), config.untyped(composed))))
             possible += 1
         except ConfigError as impossible:
             say(f"skipped: {one_line(impossible)}")

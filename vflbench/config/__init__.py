@@ -10,9 +10,11 @@ import functools
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -41,12 +43,12 @@ from vflbench.config.typed import (
 )
 from vflbench.hydra_internals import Override, Session, expand, line, quoted, values_of
 from vflbench.registry import config_dir
-from vflbench.types import ConfigError, Problem, RunConfig, VflbenchError, closest, hook, refuse
+from vflbench.types import ADAPTABLE, ConfigError, Problem, RunConfig, VflbenchError, closest, hook, refuse
 
 __all__ = [
     "Plan", "check", "check_hydra_keys", "checked", "compose", "config_dir", "configurations", "convert", "folder_of",
     "for_all_links", "from_environment", "plain", "plan", "profiles", "quoted", "refusing", "session", "to_config",
-    "without_secrets",
+    "untyped", "without_secrets",
 ]  # fmt: skip
 # Launcher of a sweep -> the extra of vflbench that installs it.
 LAUNCHERS = {"joblib": "parallel", "submitit_local": "slurm", "submitit_slurm": "slurm"}
@@ -218,6 +220,7 @@ def _run_plan(hydra: Session, sound: list[str], whole: bool, base: DictConfig, f
     config, mistyped = convert_run(values, kinds_of(values, whole))
     found.note(mistyped)
     if config is not None:
+        config = replace(config, untyped=untyped(cfg))
         found.note(check(config, whole))
     if found.problems or config is None:
         raise ConfigError(found.problems)
@@ -254,9 +257,33 @@ def _launcher_problems(cfg: DictConfig) -> list[Problem]:
     return problems or (rules(config) if rules else [])
 
 
-def checked(values: Mapping[str, Any]) -> RunConfig:
-    """As `to_config`, and everything fits together. Raises ConfigError."""
-    config = to_config(values)
+def untyped(cfg: DictConfig, hydra: DictConfig | None = None) -> frozenset[str]:
+    """The keys of ADAPTABLE that have the values of vflbench's own option: nobody typed or wrote other ones.
+
+    `hydra` is Hydra's own configuration, where `cfg` has none.
+    """
+    hydra = cfg.hydra if hydra is None else hydra
+    chosen, typed = hydra.runtime.choices["algorithm"], [*hydra.overrides.task]
+    if any(source.provider == "command-line" for source in hydra.runtime.config_sources if _has(source, chosen)):
+        return frozenset()
+    ours: dict[str, Any] = {}
+    for path in (f"algorithm/{chosen}", f"tuned/{chosen}/{hydra.runtime.choices['dataset']}"):
+        if (file := config_dir() / f"{path}.yaml").is_file():
+            read = yaml.safe_load(file.read_text(encoding="utf-8"))
+            ours |= read if path.startswith("algorithm") else read.get("algorithm", {})
+    keys = {text.partition("=")[0].lstrip("+") for text in typed}
+    names = {key: key.partition(".")[2] for key in ADAPTABLE if key not in keys}
+    return frozenset(key for key, name in names.items() if name in ours and cfg.algorithm.get(name) == ours[name])
+
+
+def _has(source: Any, algorithm: str) -> bool:
+    """Whether a folder of options has the algorithm."""
+    return Path(str(source.path).removeprefix("file://"), "algorithm", f"{algorithm}.yaml").is_file()
+
+
+def checked(values: Mapping[str, Any], untyped: frozenset[str] = frozenset()) -> RunConfig:
+    """As `to_config`, and everything fits together; `untyped` as in RunConfig. Raises ConfigError."""
+    config = replace(to_config(values), untyped=untyped)
     refuse(check(config))
     return config
 

@@ -81,6 +81,7 @@ def run(
             "rounds": federation.rounds, "compute_clock": federation.clock_mode,
             # for `vflbench reprice`
             "parties": federation.standing, "cores": federation.cores, "payload": federation.payload,
+            **({"adapted": adapted} if (adapted := federation.facts.get("adapted")) else {}),
             **({"environment": config_hash(hidden)} if hidden else {}),  # runs that differ in it alone are two
             **({"broker": host.broker.facts} if host and host.broker else {}),
         }  # fmt: skip

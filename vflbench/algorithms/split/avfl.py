@@ -31,6 +31,7 @@ ALGORITHM = AlgorithmInfo(
     # any codec: rounded embeddings and gradients are stale ones with noise
 )
 EXPOSES = shared.EXPOSES
+most = shared.most
 check = shared.check_asynchronous
 
 

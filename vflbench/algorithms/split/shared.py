@@ -121,6 +121,13 @@ def check_task(config: RunConfig, task: AlignedTask) -> None:
         )
 
 
+def most(task: AlignedTask, config: RunConfig) -> dict[str, int]:
+    """The rows of a batch and the workers of a party, at most: there are no more rows, and no more batches."""
+    cfg, samples = config.algorithm, task.public.samples
+    count = math.ceil(samples / min(cfg.batch_size, samples))
+    return {"algorithm.batch_size": samples, "algorithm.workers": count, "algorithm.passive_workers": count}
+
+
 def check_asynchronous(config: RunConfig) -> list[Problem]:
     """Return a problem where the network does not say when each message comes.
 

@@ -25,6 +25,7 @@ ALGORITHM = AlgorithmInfo(
     # any codec: a rounded embedding or gradient is one with noise
 )
 EXPOSES = shared.EXPOSES
+most = shared.most
 
 
 @dataclass

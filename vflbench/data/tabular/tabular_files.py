@@ -105,6 +105,19 @@ def _check_psi(config: Config) -> list[Problem]:
     return problems
 
 
+def most_parties(config: Config, layout: str, root: Path | None) -> int | None:
+    """The number of columns that one file has to divide; None for a file per party, whose number is that of the files.
+
+    Raises
+    ------
+    ConfigError, DataError : as `load`.
+    """
+    if layout != "aligned" or len(config.files) != 1:
+        return None
+    sources = _find(config.files, root)
+    return len(_features(config, sources, [sql_sources.columns(source) for source in sources])[0])
+
+
 def load(
     config: Config, layout: str, parties: int, seed: int, root: Path | None
 ) -> AlignedTask | RelationalTask | ShardedTask:
