@@ -188,7 +188,7 @@ def test_configuration_errors(vfl: Callable[..., int], capsys: pytest.CaptureFix
     ("args", "said"),
     [
         (("lst",), "Did you mean 'list'?"),
-        (("list", "all"), "takes no arguments"),
+        (("list", "all"), "vflbench list takes dataset=NAME"),
         (("data",), "usage: vflbench data status"),
         (("data", "get", "coraa"), "Did you mean 'cora'?"),
         (("--config-dir", "nowhere", "seed=1"), "no such folder"),

@@ -25,7 +25,7 @@ ALGORITHM = AlgorithmInfo(
     # any codec: a rounded embedding or gradient is one with noise
 )
 EXPOSES = shared.EXPOSES
-most = shared.most
+check, most = shared.check_learning, shared.most
 
 
 @dataclass

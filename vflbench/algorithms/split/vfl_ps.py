@@ -42,7 +42,7 @@ ALGORITHM = AlgorithmInfo(
     # any codec: a rounded embedding or gradient is one with noise; replicas stay inside an organisation
 )
 EXPOSES = (*shared.PAIRED, *shared.REPLICAS)
-most = shared.most
+check, most = shared.check_learning, shared.most
 
 
 @dataclass
