@@ -41,6 +41,13 @@ def parties(config: RunConfig, info: AlgorithmInfo, root: Path | None = None) ->
     return _with(config, {"algorithm.parties": found})
 
 
+def number(config: RunConfig, parties: int) -> RunConfig:
+    """The configuration with the number of parties that the loaded data have, where it is a default."""
+    default = _value(config, "algorithm.parties")
+    changes = "algorithm.parties" in config.untyped and default not in (None, parties)
+    return _with(config, {"algorithm.parties": parties}) if changes else config
+
+
 def _divides(problems: list[Any]) -> bool:
     """Whether some of the problems may be due to the number of parties."""
     return any(problem.key in ("algorithm.parties", "dataset.files", "dataset.columns") for problem in problems)

@@ -384,3 +384,5 @@ class DataSource:
     variant: str | None = None
     note: str = ""  #: e.g. which parts are made up
     files: tuple[tuple[str, str], ...] = ()  #: (file name, sha256 or, of huge files, size and time), no machine paths
+    #: of a user's own tables, per file: rows, matched, imputed, encoded (data/tabular/inspection.py)
+    tables: tuple[dict[str, Any], ...] = ()

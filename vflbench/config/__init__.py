@@ -188,7 +188,8 @@ def plan(
 def _with_preset(hydra: Session, base: DictConfig, typed: list[Override], found: _Findings) -> list[Override]:
     """The overrides of a sweep, those of its preset too. Raises ConfigError where they make too many jobs."""
     preset = base.hydra.sweeper.get("params") or {}
-    of_preset = words.parse(hydra, [f"{key}={value}" for key, value in preset.items()], found.problems)
+    swept = words.for_all_links(hydra, [f"{key}={value}" for key, value in preset.items()])
+    of_preset = words.parse(hydra, swept, found.problems)
     merged = words.merge(of_preset, typed)
     if (jobs := math.prod(len(values_of(o)) for o in merged if o.is_discrete_sweep())) > words.MOST_JOBS:
         allowed = f"is {jobs} jobs, at most {words.MOST_JOBS} are started together: give fewer values"

@@ -124,6 +124,8 @@ class Federation:
         asked = self.config
         self.config = adapt.parties(asked, self.info, sources.data_root(asked.data_root))
         task, layout = self._load()
+        if layout == "aligned":  # some data sets have one number of parties
+            self.config = adapt.number(self.config, task.parties)
         if most := hook(self.module, "most"):
             self.config = adapt.sizes(self.config, most(task, self.config))
         devices = self._devices(task)

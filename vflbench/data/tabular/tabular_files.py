@@ -26,11 +26,11 @@ from vflbench.data.relational import sql_sources
 from vflbench.data.relational.cells import Column
 from vflbench.data.relational.sql import MOST_CATEGORIES
 from vflbench.data.relational.sql_sources import Source
-from vflbench.data.tabular import table
+from vflbench.data.tabular import inspection, table
 from vflbench.data.tabular.table import Table
 from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
 from vflbench.data.tasks.base import replace_at
-from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, closest, refuse
+from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem, closest, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -63,6 +63,8 @@ class Config(table.Keys):
     leave_out: list[str] = field(default_factory=list)  # columns that are no features
     # columns of numbers that are codes: one 0/1 feature for each code, as for texts
     categories: list[str] = field(default_factory=list)
+    # rows of a party that not all have: fit: they count for the means and scales of its own columns
+    own_rows: Literal["ignore", "fit"] = "ignore"
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
@@ -129,6 +131,16 @@ def load(
     DataError : naming the file, and of text the line.
     """
     refuse(check(config, layout, parties))
+    try:
+        return _load(config, layout, parties, seed, root)
+    except (ConfigError, DataError) as error:
+        raise _problems(config, root).error(error) from None
+
+
+def _load(
+    config: Config, layout: str, parties: int, seed: int, root: Path | None
+) -> AlignedTask | RelationalTask | ShardedTask:
+    """As `load`, up to the first problem."""
     assert config.label
     sources = _find(config.files, root)
     features = _features(config, sources, [sql_sources.columns(source) for source in sources])
@@ -145,7 +157,9 @@ def load(
     labels, classes, note = (
         _classes(label, config.label, sources[0]) if config.task == "classes" else _targets(label, config, sources[0])
     )
-    _warn_of_copies(label, config.label, sources, held, features)
+    inspection.warn_of_copies(label, config.label, sources, held, features)
+    blanks = [[*inspection.blank(*own)] for own in zip(sources, held, features, strict=True)]
+    counts = [len(columns[own[0]].values) for columns, own in zip(held, features, strict=True)]
     rows, aligned = _align(config, sources, held, features)
     whole = _table(config, sources, held, features, rows, labels[rows[0]], classes)
     if len(whole.labels) < FEWEST:
@@ -157,6 +171,8 @@ def load(
         config = dataclasses.replace(config, columns=[len(names) for names in features])
     origin = DataSource("real", note=note, files=files)
     task = table.divide(config, whole, origin, metric, layout=layout, parties=parties, seed=seed)
+    about = inspection.summary(sources, counts, rows, features, whole, blanks)
+    task = dataclasses.replace(task, source=dataclasses.replace(task.source, tables=about))
     if not several:
         return task
     assert isinstance(task, AlignedTask)  # of several files there is no other layout
@@ -195,6 +211,48 @@ def load_own(
     }
     features = replace_at(task.features, index, own.features[0])
     return dataclasses.replace(task, features=features, held_out_features=held_out)
+
+
+def _problems(config: Config, root: Path | None) -> inspection.Findings:
+    """Every problem of the files, as far as each can be read."""
+    found = inspection.Findings()
+    sources = [named[0] if (named := found.of(_find, [file], root)) else None for file in config.files]
+    names: list[list[str] | None] = []
+    for source in sources:
+        own = None if source is None else found.of(sql_sources.columns, source)
+        names.append(own if own and found.of(inspection.separator, source, own) is not None else None)
+    known = [source or Source(file) for source, file in zip(sources, config.files, strict=True)]
+    # A file that cannot be read is not blamed for lacking a column.
+    wanted = [name for name in (config.id, *config.leave_out, *config.categories) if name]
+    listed = [own or [*([config.label or ""] if i == 0 else []), *wanted, "?"] for i, own in enumerate(names)]
+    found.of(_features, config, known, listed)
+    held = []
+    for i, (source, own) in enumerate(zip(known, names, strict=True)):
+        types = {config.id: "text"} if config.id and own and config.id in own else {}
+        held.append(own and found.of(sql_sources.read, source, own, types))
+        if held[-1]:
+            _note_columns(config, source, held[-1], i == 0, found)
+    if config.alignment == "given" and all(own and (not config.id or config.id in own) for own in held):
+        found.of(_align, config, known, held, [list(own)[:1] for own in held])
+    return found
+
+
+def _note_columns(
+    config: Config, source: Source, held: dict[str, Column], first: bool, found: inspection.Findings
+) -> None:
+    """Note the problems of a file's columns."""
+    none = {config.id, *config.leave_out, *([config.label] if first else [])}
+    features = [name for name in held if name not in none and not name.startswith(MADE_UP)]
+    if first and (label := held.get(config.label or "")) is not None:
+        classes = config.task == "classes"
+        found.of(_classes if classes else _targets, label, config.label if classes else config, source)
+    for name in features:
+        category = held[name].kind == "text" or name in config.categories
+        found.of(_category if category else _numbers, held[name], name, source)
+    for line in inspection.blank(source, held, features):
+        found.note(line)
+    if config.id and config.id in held:
+        found.of(_places, source, held[config.id], config.id)
 
 
 # --- files and their columns ------------------------------------------------------------------------------------------
@@ -309,11 +367,15 @@ def _align(
 def _places(source: Source, ids: Column, column: str) -> dict[str, int]:
     """ID -> row, in the order of the rows."""
     if ids.null.any():
-        raise DataError(f"{sql_sources.place(source, int(ids.null.argmax()))}, column {column}: no ID")
+        rows = np.flatnonzero(ids.null).tolist()
+        where = f"{sql_sources.place(source, rows[0])}, column {column}"
+        raise DataError(f"{where}: no ID{inspection.others(source, rows)}")
     places: dict[str, int] = {}
-    for row, name in enumerate(ids.values.tolist()):
-        if places.setdefault(name, row) != row:
-            raise DataError(f"{sql_sources.place(source, row)}, column {column}: the ID {name!r} is there twice")
+    again = [row for row, name in enumerate(ids.values.tolist()) if places.setdefault(name, row) != row]
+    if again:
+        where = f"{sql_sources.place(source, again[0])}, column {column}"
+        twice = f"the ID {ids.values[again[0]]!r} is there twice"
+        raise DataError(f"{where}: {twice}{inspection.others(source, again)}")
     return places
 
 
@@ -353,16 +415,19 @@ def _table(
     names: list[str] = []
     levels: dict[str, tuple[str, ...]] = {}
     values = np.empty((len(labels), sum(map(len, features))))
+    alone = []  # what each party knows of the rows that not all have
     for party, (source, columns, own, chosen) in enumerate(zip(sources, held, features, rows, strict=True)):
-        for column in own:
+        others = inspection.take(chosen, len(columns[own[0]].values)) if config.own_rows == "fit" else np.arange(0)
+        alone.append(np.empty((len(others), len(own))))
+        for place, column in enumerate(own):
             cells, name = columns.pop(column), f"{party}/{column}"  # two files may have columns of one name
             if cells.kind == "text" or column in config.categories:
                 numbers, levels[name] = _category(cells, column, source)
             else:
                 numbers = _numbers(cells, column, source)
-            values[:, len(names)] = numbers[chosen]
+            values[:, len(names)], alone[-1][:, place] = numbers[chosen], numbers[others]
             names.append(name)
-    return Table(values, tuple(names), levels, labels, classes)
+    return Table(values, tuple(names), levels, labels, classes, tuple(alone) if any(map(len, alone)) else ())
 
 
 def _category(cells: Column, column: str, source: Source) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -409,27 +474,14 @@ def _targets(cells: Column, config: Config, source: Source) -> tuple[np.ndarray,
     assert config.label
     _refuse_missing(cells, config.label, source)
     if cells.kind != "number":
-        raise DataError(f"{source}, column {config.label}: holds {cells.kind}, not numbers; use dataset.task=classes")
+        where = inspection.not_numbers(source, cells)
+        told = f"holds {cells.kind}, not numbers{where}; use dataset.task=classes"
+        raise DataError(f"{source}, column {config.label}: {told}")
     return _numbers(cells, config.label, source), 0, ""
-
-
-def _warn_of_copies(
-    label: Column,
-    name: str,
-    sources: Sequence[Source],
-    held: Sequence[dict[str, Column]],
-    features: Sequence[Sequence[str]],
-) -> None:
-    """Warn where a feature equals the label."""
-    for source, columns, own in zip(sources, held, features, strict=True):
-        for column in own:
-            if columns[column].kind == label.kind and np.array_equal(columns[column].values, label.values):
-                log.warning(
-                    "%s, column %s: the same values as the label %s; name it in dataset.leave_out", source, column, name
-                )
 
 
 def _refuse_missing(cells: Column, column: str, source: Source) -> None:
     if cells.null.any():
-        place = sql_sources.place(source, int(cells.null.argmax()))
-        raise DataError(f"{place}, column {column}: no label; remove the row")
+        rows = np.flatnonzero(cells.null).tolist()
+        where = f"{sql_sources.place(source, rows[0])}, column {column}"
+        raise DataError(f"{where}: no label; remove the row{inspection.others(source, rows)}")
