@@ -1,7 +1,8 @@
 """The made-up tables of the examples, the same on every machine: python examples/make_data.py [folder]
 
-A hospital and a laboratory have a CSV file each about the same patients. A grocer's purchases lie in SQLite, a bank's
-customers in Parquet, a town's list of the shops' departments in CSV.
+A hospital and a laboratory have a CSV file each about the same patients. Two other hospitals have one each, and know
+some of the same patients. A grocer's purchases lie in SQLite, a bank's customers in Parquet, a town's list of the
+shops' departments in CSV.
 """
 
 from __future__ import annotations
@@ -50,6 +51,27 @@ def patients() -> dict[str, pd.DataFrame]:
     return {"hospital": hospital, "laboratory": laboratory.sample(frac=1, random_state=1)}
 
 
+def hospitals() -> dict[str, pd.DataFrame]:
+    """What two hospitals know of their patients; 1,500 of the first's 1,800 and of the second's 1,900 are both's."""
+    rng = np.random.default_rng(20242)
+    patient = np.array([f"P{number:05d}" for number in rng.permutation(20_000)[:2200]])
+    count = len(patient)
+    age = rng.normal(61, 16, count).round().clip(18, 99)
+    smoker = rng.choice(["never", "former", "current"], count, p=[0.5, 0.3, 0.2])
+    pressure, sugar = rng.normal(132, 18, count).round(), rng.gamma(9, 0.7, count).round(1)
+    scan, stay = rng.choice(["clear", "unclear", "finding"], count, p=[0.6, 0.25, 0.15]), rng.poisson(4, count)
+    risk = 0.04 * (age - 61) + 1.1 * (smoker == "current") + 0.02 * (pressure - 132)
+    risk += 0.5 * (sugar - 6.3) + 1.6 * (scan == "finding") + 0.15 * (stay - 4)
+    readmitted = np.where(rng.random(count) < 1 / (1 + np.exp(0.9 - risk)), "yes", "no")
+    city = pd.DataFrame({"patient": patient, "age": age.astype(int), "smoker": smoker, "pressure": pressure})
+    city["readmitted"] = readmitted
+    clinic = pd.DataFrame({"patient": patient, "sugar": sugar, "scan": scan, "stay": stay})
+    city.loc[rng.choice(count, 120, replace=False), "pressure"] = np.nan  # not measured
+    clinic.loc[rng.choice(count, 150, replace=False), "sugar"] = np.nan
+    clinic.loc[rng.choice(count, 80, replace=False), "scan"] = None
+    return {"city": city[:1800], "clinic": clinic[300:].sample(frac=1, random_state=2)}
+
+
 def tables() -> dict[str, pd.DataFrame]:
     """purchases (1,500 rows), customers (300) and departments (60, of 24 shops)."""
     rng = np.random.default_rng(20240)
@@ -96,7 +118,7 @@ def write(folder: Path) -> None:
             dtype={"customer": "INTEGER", "shop": "TEXT", "weekday": "TEXT", "hour": "INTEGER", "articles": "INTEGER",
                    "amount": "REAL"},
         )  # fmt: skip
-    for name, table in patients().items():
+    for name, table in {**patients(), **hospitals()}.items():
         table.to_csv(folder / f"{name}.csv", index=False)
     made["customers"].to_parquet(folder / "customers.parquet", index=False)
     made["departments"].to_csv(folder / "departments.csv", index=False)

@@ -12,6 +12,8 @@ import pytest
 from vflbench import config
 from vflbench.config.typed import convert_value
 from vflbench.federation import delays
+from vflbench.results.identity import config_hash
+from vflbench.results.network import network_label
 from vflbench.types import ConfigError, Problem, Range, VflbenchError
 
 BASE = ("algorithm=toy", "dataset=toy_graph")
@@ -371,3 +373,73 @@ def test_a_preset_may_set_keys_that_none_has_no_use_for() -> None:
     values["privacy"] = {"name": "none", "epsilom": 4.65}
     with pytest.raises(ConfigError, match=r"privacy.epsilom=4.65: unknown key"):
         config.to_config(values)
+
+
+def test_a_sweep_leaves_out_keys_that_one_of_its_methods_lacks() -> None:
+    """Jobs that differ in nothing else are done once; the words say what was left out."""
+    methods = ("algorithm=svfl,vfl_sgd", "dataset=breast_cancer")
+    found = plan(*methods, "algorithm.local_steps=2,3", "seed=0,1", base=(), multirun=True)
+    assert found.jobs == [
+        *(
+            ["algorithm=svfl", "dataset=breast_cancer", f"algorithm.local_steps={steps}", f"seed={seed}"]
+            for steps in (2, 3)
+            for seed in (0, 1)
+        ),
+        *(["algorithm=vfl_sgd", "dataset=breast_cancer", f"seed={seed}"] for seed in (0, 1)),
+    ]
+    assert found.left_out == ["algorithm.local_steps=2,3 is left out of algorithm=vfl_sgd, which has no such key"]
+    found = plan(*methods, "model.hidden=7", "algorithm.halve_every=3", base=(), multirun=True)
+    assert found.jobs is not None and len(found.jobs) == 2
+    assert found.left_out[-1].startswith("algorithm.halve_every=3 is left out of algorithm=vfl_sgd")
+    private = plan("algorithm=vfl_sgd", "dataset=breast_cancer", "privacy=none,dp_sgd", "privacy.epsilon=1,2", base=(),
+                   multirun=True)  # fmt: skip
+    assert private.jobs is not None and len(private.jobs) == 3 and "privacy.epsilon=1" not in private.jobs[0]
+
+
+def test_a_key_that_no_swept_method_has_is_a_mistake_and_so_is_one_of_a_single_run() -> None:
+    wrong = problems("algorithm=svfl,vfl_sgd", "algorithm.locl_steps=2", base=(), multirun=True)
+    assert wrong["algorithm.locl_steps"].closest == "algorithm.local_steps"
+    assert "algorithm.local_steps" in problems("algorithm=vfl_sgd", "algorithm.local_steps=2", base=())
+    # One method and several seeds: nobody has it.
+    assert "algorithm.local_steps" in problems(
+        "algorithm=vfl_sgd", "algorithm.local_steps=2", "seed=0,1", base=(), multirun=True
+    )
+    # A value that the method that has the key refuses.
+    assert problems("algorithm=svfl,vfl_sgd", "algorithm.local_steps=x", base=(), multirun=True)
+
+
+def run_values(*overrides: str) -> dict[str, Any]:
+    with config.session([*BASE, *overrides], None) as hydra:
+        found = config.for_all_links(hydra, [*BASE, *overrides])
+        return config.plain(config.plan(hydra, found).cfg)
+
+
+def test_latency_and_bandwidth_of_all_links_are_keys() -> None:
+    """Hash and label come from the values: the keys of one kind say the same."""
+    short = run_values("network.latency_ms=50", "network.bandwidth_mbps=100")
+    kinds = [f"network.{kind}.{text}" for kind in ("client_server", "client_client")
+             for text in ("latency_ms=50", "bandwidth_gbps=0.1")]  # fmt: skip
+    assert config_hash(short) == config_hash(run_values(*kinds))
+    assert network_label(short["network"]) == "50 ms, 0.1 Gbit/s"
+    us_us = run_values("network.latency_ms=67", "network.bandwidth_mbps=1150")
+    assert config_hash(us_us) == config_hash(run_values("network=us_us"))
+    assert run_values("network.bandwidth_mbps=null")["network"]["client_client"]["bandwidth_gbps"] is None
+    with config.session([], None) as hydra:
+        swept = config.for_all_links(hydra, [*BASE, "network.bandwidth_mbps=50,100"])
+        plan = config.plan(hydra, swept, multirun=True)
+        links = [values["network"] for _, values in config.configurations(hydra, plan.jobs or [])]
+        assert [network_label(values) for values in links] == ["136 ms, 0.05 Gbit/s", "136 ms, 0.1 Gbit/s"]
+        priced = config.profiles(hydra, config.for_all_links(hydra, ["network.latency_ms=50"]))
+        assert priced == [({f"network.{kind}.latency_ms": 50 for kind in ("client_server", "client_client")}, None)]
+
+
+def test_what_is_wrong_with_the_keys_of_all_links() -> None:
+    words = ["network.latency_ms=50", "network.client_client.latency_ms=9", "network.bandwidth_mbps=0"]
+    with config.session([], None) as hydra:
+        assert config.for_all_links(hydra, words) == words
+    found = problems(*words)
+    assert found["network.latency_ms"].allowed.startswith(
+        "is for both kinds of links, and network.client_client.latency_ms is given too"
+    )
+    assert found["network.bandwidth_mbps"].allowed.startswith("must be greater than 0")
+    assert set(problems("network.latency_ms=fast", "seed=x")) == {"network.latency_ms", "seed"}

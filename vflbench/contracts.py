@@ -83,6 +83,10 @@ class AlgorithmHooks(Protocol):
         """The configuration with what the algorithm chooses once it sees the data; and that choice, for the summary."""
 
     @staticmethod
+    def most(task: Any, config: RunConfig) -> dict[str, int]:
+        """The largest values of its keys that these data allow: a larger default is cut to them."""
+
+    @staticmethod
     def devices(task: Any, config: RunConfig) -> tuple[str, ...]:
         """What its parties can compute on with these data, of types.DEVICES; without this hook: on all of them."""
 
@@ -109,6 +113,10 @@ class Dataset(Protocol):
 
 class DatasetHooks(Protocol):
     """What a data set may also define."""
+
+    @staticmethod
+    def most_parties(config: Any, layout: str, root: Path | None) -> int | None:
+        """Between how many parties it can be divided at most, where `check` cannot know that; None: any number."""
 
     @staticmethod
     def check(config: Any, layout: str, parties: int) -> list[Problem]:

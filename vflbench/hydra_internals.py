@@ -174,9 +174,11 @@ class Session(Hydra):
         """What `task` returns for the configuration, in the folder that Hydra makes; `log`: Hydra sets up logging."""
         return self.run("config", task, overrides, with_log_configuration=log).return_value
 
-    def sweep(self, task: TaskFunction, overrides: list[str], do: Launch | None = None) -> list[Any]:
-        """What `task` returns for each job of a sweep; `do` does the jobs in place of Hydra's launcher."""
-        with _own_launchers(do):
+    def sweep(
+        self, task: TaskFunction, overrides: list[str], jobs: list[list[str]], do: Launch | None = None
+    ) -> list[Any]:
+        """What `task` returns for each of a sweep's `jobs`; `do` does them in place of Hydra's launcher."""
+        with _own_plugins(jobs, do):
             return [item.return_value for batch in self.multirun("config", task, overrides) for item in batch]
 
     def show(self, flags: Namespace, parser: ArgumentParser) -> None:
@@ -373,8 +375,11 @@ class OwnLauncher(Launcher):
 
 
 @contextlib.contextmanager
-def _own_launchers(do: Launch | None) -> Iterator[None]:
-    """Let Hydra start `OwnLauncher` too, for as long as this lasts; `do` takes the place of any other launcher."""
+def _own_plugins(jobs: list[list[str]], do: Launch | None) -> Iterator[None]:
+    """Let Hydra start `OwnLauncher` too, for as long as this lasts; `do` takes the place of any other launcher.
+
+    Its sweeper makes the `jobs`; those of its own would all have the same keys, whatever their options are.
+    """
     plugins = Plugins.instance()
     start = plugins._instantiate
 
@@ -384,7 +389,10 @@ def _own_launchers(do: Launch | None) -> Iterator[None]:
         if target == OWN_LAUNCHER:
             module = registry.load_option("launcher", keys["name"])
             return OwnLauncher(module.launch, module.Config(**keys))
-        return OwnLauncher(do, keys) if do is not None and str(target).endswith("Launcher") else start(config)
+        made: Any = OwnLauncher(do, keys) if do is not None and str(target).endswith("Launcher") else start(config)
+        if str(target).endswith("BasicSweeper"):
+            made.split_arguments = lambda _, size: list(BasicSweeper.split_overrides_to_chunks(jobs, size))
+        return made
 
     plugins._instantiate = start_or_own  # type: ignore[method-assign]
     try:

@@ -100,6 +100,7 @@ Positive = Annotated[float, Range(above=0)]
 Seconds = Annotated[float, Range(at_least=0, at_most=1e6)]
 Milliseconds = Annotated[float, Range(at_least=0, at_most=1e9)]
 Gbps = Annotated[float, Range(above=0, at_least=1e-9, at_most=1e9)]
+Mbps = Annotated[float, Range(above=0, at_least=1e-6, at_most=1e12)]
 
 
 @dataclass
@@ -248,8 +249,12 @@ class RunConfig:
     attack: Any = field(default_factory=OptionConfig)
     codec: Any = field(default_factory=CodecConfig)
     broker: BrokerConfig = field(default_factory=BrokerConfig)
+    #: no key: those of ADAPTABLE that nobody typed, whose defaults adapt to the data (adapt.py)
+    untyped: frozenset[str] = frozenset()
 
 
+#: keys whose defaults adapt to the data
+ADAPTABLE = tuple(f"algorithm.{key}" for key in ("parties", "batch_size", "workers", "passive_workers"))
 DEVICES = ("cpu", "cuda")  # what parties can compute on; a GPU may have a number, cuda:1
 DIVISORS = ("parties", "workers", "parts")  # keys of an algorithm that say into how many parts a data set is divided
 
@@ -414,3 +419,5 @@ class DataSource:
     files: tuple[tuple[str, str], ...] = ()  #: (file name, sha256 or, of huge files, size and time), no machine paths
     #: messages that brought rows together, before the run: part of the sender, of the receiver, tag, bytes
     alignment: tuple[tuple[int, int, str, int], ...] = ()
+    #: of a user's own tables, per file: rows, matched, imputed, encoded (data/tabular/inspection.py)
+    tables: tuple[dict[str, Any], ...] = ()

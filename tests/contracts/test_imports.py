@@ -25,11 +25,13 @@ ALLOWED: dict[str, set[str]] = {
     "attacks": PIECES,
     "results": {"registry"},
     "plots": {"results", "registry"},
-    "runner": {"algorithms", "attacks", "results", "registry", "contracts"} | PIECES,
-    "papers": {"config", "contracts", "runner", "algorithms", "attacks", "results", "plots", "registry"} | PIECES,
+    "adapt": {"registry"},
+    "runner": {"adapt", "algorithms", "attacks", "results", "registry", "contracts"} | PIECES,
+    "papers": {"adapt", "config", "contracts", "runner", "algorithms", "attacks", "results", "plots", "registry"}
+    | PIECES,
     "hydra_internals": {"registry"},
     "version": set(),
-    "config": {"registry", "contracts", "hydra_internals"} | PIECES,
+    "config": {"adapt", "registry", "contracts", "hydra_internals"} | PIECES,
 }
 ALLOWED["cli"] = {"papers", "config", "hydra_internals", *ALLOWED["papers"]}
 ALLOWED["__main__"] = {"cli"}

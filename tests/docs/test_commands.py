@@ -36,11 +36,13 @@ def place(tmp_path: Path) -> Path:
 
 def test_the_tutorial(place: Path) -> None:
     commands = re.findall(r"^    vflbench (.*)$", TUTORIAL, re.MULTILINE)
-    assert len(commands) == 6
+    assert len(commands) == 9
     printed = [typed(place, "-m", "vflbench", *shlex.split(command)) for command in commands]
     assert "messages of one round" in printed[0] and "curve:" in printed[1]
-    assert printed[2].count("completed") == 12 and (place / "patients.html").is_file()
+    assert printed[2].count("3 completed") == 4 and (place / "patients.html").is_file()
     assert "us_uk" in printed[4] and "epsilon" in printed[5]
+    assert "1500 of them in all files; 300 that not all have (300 labelled)" in printed[6]
+    assert printed[7].count("3 completed") == 5 and (place / "hospitals.html").is_file()
 
 
 def test_the_readme(place: Path) -> None:

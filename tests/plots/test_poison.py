@@ -202,7 +202,7 @@ def test_no_text_commands_a_terminal(
     say(sweep.table(commanding.root))
     told = capsys.readouterr()
     assert not CONTROL.search(told.out) and "m" in told.out
-    assert len(told.out.splitlines()) == 1 + len(list(commanding.root.iterdir()))
+    assert len(told.out.splitlines()) == 3, "the head, the runs with poisoned overrides, and the others"
     summary = json.loads((whole / "summary.json").read_text())
     say(result_line({**summary, "status": "budget"}))
     assert not CONTROL.search(capsys.readouterr().out)

@@ -165,8 +165,8 @@ def swept(at: Path, *words: str, **environment: str) -> Path:
     assert found == ["completed", "failed", "completed", "completed"]
     assert "[3/4] stcd ridge seed=2: train_suboptimality" in out and "Traceback" not in err
     assert "[2/4] stcd ridge seed=1: failed: " in err and "manifest.json" in err and "1 of 4 jobs failed" in err
-    table = out[out.index("\njob ") :].splitlines()
-    assert [line.split()[:3] for line in table[2:6]] == [[str(n), str(n), found[n]] for n in range(4)]
+    table = out[out.index("\njobs ") :].splitlines()
+    assert table[2].startswith("0-3       4  3 completed, 1 failed  suboptimality")
     assert (at / "s" / "curve.png").exists()
     return at
 

@@ -5,7 +5,7 @@ import traceback
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
@@ -134,7 +134,8 @@ def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: 
         if label and not cfg.overwrite:  # continue what an earlier start of this sweep has begun
             values["resume"] = values["resume"] or (folder / "manifest.json").is_file()
         draws = not label and values["plot"] == "auto"
-        summary = _run(config.checked(values), folder, command, quiet or bool(label), draws, cfg)
+        untyped = config.untyped(cfg, cast(DictConfig, HydraConfig.get()))
+        summary = _run(config.checked(values, untyped), folder, command, quiet or bool(label), draws, cfg)
     except Exception as failure:
         if label and isinstance(failure, ConfigError):
             reason = one_line(failure)

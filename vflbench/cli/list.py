@@ -2,17 +2,19 @@
 
 import shutil
 import textwrap
+from argparse import ArgumentParser
 
-from vflbench import registry
+from vflbench import adapt, config, registry
 from vflbench.cli.words import say
+from vflbench.results.sweep import align
 from vflbench.results.texts import shown_to
-from vflbench.types import VflbenchError
+from vflbench.types import DIVISORS, ConfigError, RunConfig, VflbenchError
 
 
 def command(args: list[str]) -> int:
-    """`vflbench list`: the algorithms, with the options that fit each."""
+    """`vflbench list`: the algorithms, with the options that fit each; `list dataset=NAME`: what runs there."""
     if args:
-        raise VflbenchError(f"vflbench list takes no arguments, not {' '.join(args)}")
+        return _on(args)
     data, codecs = registry.datasets(), registry.option_entries("codec")
     algorithms, indent = registry.algorithms(), " " * 24
     width = max(80, min(shutil.get_terminal_size().columns, 160))
@@ -44,3 +46,64 @@ def command(args: list[str]) -> int:
         "centralised (all columns)"
     )
     return 0
+
+
+def _on(args: list[str]) -> int:
+    """`vflbench list dataset=NAME [dataset.KEY=VALUE ...] [--config-dir DIR]`: what runs on the data with defaults."""
+    parser = ArgumentParser(
+        prog="vflbench list", description="The algorithms; with a data set those that run on it, with their defaults."
+    )
+    parser.add_argument("words", nargs="+", metavar="dataset=NAME", help="the data set, and keys of it")
+    parser.add_argument("--config-dir", metavar="DIR", help="a folder with options of your own")
+    flags = parser.parse_intermixed_args(args)
+    if not all(word.startswith(("dataset=", "dataset.", "data_root=")) for word in flags.words):
+        raise VflbenchError(
+            f"vflbench list takes dataset=NAME, its keys and --config-dir DIR, not {' '.join(flags.words)}"
+        )
+    found = runnable(flags.words, flags.config_dir)
+    rows = [["algorithm", "model", "divided between", "length"]]
+    for name, run in found.items():
+        model, own = run.model, run.algorithm
+        length = f"{run.rounds} rounds" if run.rounds else f"{run.epochs or own.default_rounds} "
+        if not run.rounds:
+            length += "epochs" if registry.algorithms()[name].epochs else "rounds"
+        rows.append([name, model.name if model is not None else "-", _division(run), length])
+    say(align(rows))
+    say(f"\n{len(found)} algorithms run on these data with their defaults; dry_run=true says what one would send")
+    return 0
+
+
+def runnable(words: list[str], config_dir: str | None = None) -> dict[str, RunConfig]:
+    """Algorithm -> its checked configuration, for each that runs on a data set with defaults; defaults fit the data.
+
+    Parameters
+    ----------
+    words : overrides of `dataset` and its keys.
+
+    Raises
+    ------
+    ConfigError : no algorithm runs there.
+    """
+    found: dict[str, RunConfig] = {}
+    refused: list[ConfigError] = []
+    with config.session(words, config_dir) as hydra:
+        for name, info in registry.algorithms().items():
+            try:
+                run = config.plan(hydra, [f"algorithm={name}", *words]).config
+            except ConfigError as error:
+                refused.append(error)
+                if any(problem.key == "dataset" and "unknown" in problem.allowed for problem in error.problems):
+                    raise
+                continue
+            assert run is not None
+            found[name] = adapt.parties(run, info)
+    if not found:
+        # what most methods say is wrong with the data
+        raise max(refused, key=lambda error: [str(other) for other in refused].count(str(error)))
+    return found
+
+
+def _division(run: RunConfig) -> str:
+    """The number of parties, workers or horizontal parts."""
+    found = next(((vars(run.algorithm)[key], key) for key in DIVISORS if key in vars(run.algorithm)), (1, "parties"))
+    return "-" if found[0] is None else f"{found[0]} {found[1]}"

@@ -34,7 +34,7 @@ def command(args: list[str]) -> int:
         raise VflbenchError(f"no run is named. usage: {usage}")
 
     with config.session(overrides, flags.config_dir) as hydra:
-        found = config.profiles(hydra, overrides)
+        found = config.profiles(hydra, config.for_all_links(hydra, overrides))
 
     from vflbench.plots.curves import draw_run
     from vflbench.runner import reprice

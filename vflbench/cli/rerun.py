@@ -74,7 +74,7 @@ def _train(run: Run, words: list[str], place: Path) -> None:
 
     own = selection.config_dir(run)
     typed = ["vflbench", *(["--config-dir", own] if own else []), *words]
-    how = ["resume=true", "plot=none", config.quoted("hydra.run.dir", str(place))]
+    how = ["resume=true", "plot=none", "hydra.mode=RUN", config.quoted("hydra.run.dir", str(place))]
     made = train.run([*words, *how], own, shlex.join(typed))
     if _data(made) != _data(run):
         raise VflbenchError(f"{place} was trained on other data: move that folder away")

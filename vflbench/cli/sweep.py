@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf import OmegaConf, open_dict, read_write
 
 from vflbench import config
 from vflbench.cli import folders
@@ -19,10 +19,11 @@ from vflbench.runner import interrupts, launchers
 from vflbench.types import ENDED_WELL, ConfigError, Problem, VflbenchError
 
 
-def start(
-    hydra: Session, cfg: DictConfig, jobs: list[list[str]], swept: frozenset[str], overrides: list[str], command: str
-) -> int:
-    """Carry out a checked sweep (`config.Plan`) and return the exit code."""
+def start(hydra: Session, plan: config.Plan, jobs: list[list[str]], overrides: list[str], command: str) -> int:
+    """Carry out the `jobs` of a checked sweep and return the exit code."""
+    cfg = plan.cfg
+    for words in plan.left_out:
+        complain(words)
     own = [text for text in overrides if text.startswith(("hydra.", "hydra/"))]
     if cfg.dry_run:
         return _dry_runs(hydra, jobs, own)
@@ -40,16 +41,21 @@ def start(
     launcher = launchers.of(cfg, len(jobs), overrides)
     launcher.folder = folder = folders.make_new(folder) if dated else folder
     # Name the folder: its default has the time in it, which has changed by now.
-    overrides = [*overrides, "hydra.mode=MULTIRUN", config.quoted("hydra.sweep.dir", str(folder)), *launcher.overrides]
+    overrides = [
+        *plan.shared,
+        "hydra.mode=MULTIRUN",
+        config.quoted("hydra.sweep.dir", str(folder)),
+        *launcher.overrides,
+    ]
     outcomes: list[Outcome] = []
     died = ""
     files.prepare(folder)
     try:
         inventory.writing(folder, "multirun.yaml")  # by Hydra
         with launcher, interrupts.passed_on(folder, launcher.processes), config.refusing():
-            task = partial(job, command=command, total=len(jobs), swept=swept)
+            task = partial(job, command=command, total=len(jobs), swept=plan.swept)
             try:
-                outcomes = hydra.sweep(task, overrides, launcher.do)
+                outcomes = hydra.sweep(task, overrides, jobs, launcher.do)
             except launchers.DIED as error:
                 if launcher.name == "basic":
                     raise
@@ -71,7 +77,8 @@ def _dry_runs(hydra: Session, jobs: list[list[str]], own: list[str]) -> int:
     for number, words in enumerate(jobs, start=1):
         say(f"[{number}/{len(jobs)}] {' '.join(words)}")
         try:
-            say(dry_run(config.checked(config.plain(config.compose(hydra, [*own, *words])))))
+            composed = config.compose(hydra, [*own, *words])
+            say(dry_run(config.checked(config.plain(composed), config.untyped(composed))))
             possible += 1
         except ConfigError as impossible:
             say(f"skipped: {one_line(impossible)}")

@@ -31,12 +31,13 @@ def command(args: list[str]) -> int:
         return _show(flags, parser)
     overrides = flags.overrides + (["hydra.mode=RUN"] if flags.run else [])
     with config.session(overrides, flags.config_dir) as hydra:
+        overrides = config.for_all_links(hydra, overrides)
         plan = config.plan(hydra, overrides, flags.multirun)
         typed = shlex.join(["vflbench", *args])
         if plan.jobs is not None:
             from vflbench.cli import sweep
 
-            return sweep.start(hydra, plan.cfg, plan.jobs, plan.swept, overrides, typed)
+            return sweep.start(hydra, plan, plan.jobs, overrides, typed)
         if plan.cfg.dry_run:
             assert plan.config is not None
             say(dry_run(plan.config))
@@ -53,6 +54,7 @@ def _show(flags: Namespace, parser: ArgumentParser) -> int:
             "-m does not go with --cfg, --info, --hydra-help and --shell-completion: give the values of one job"
         )
     with config.session(flags.overrides, flags.config_dir) as hydra, config.refusing():
+        flags.overrides = config.for_all_links(hydra, flags.overrides)
         if not flags.shell_completion:
             config.check_hydra_keys(hydra, flags.overrides)
         if not (flags.hydra_help or flags.shell_completion):
@@ -70,10 +72,11 @@ def run(overrides: list[str], config_dir: str | None = None, command: str | None
     from vflbench.results import reader
 
     with config.session(overrides, config_dir) as hydra:
+        typed, overrides = overrides, config.for_all_links(hydra, overrides)
         plan = config.plan(hydra, overrides)
         if plan.jobs is not None or plan.cfg.dry_run:
             raise VflbenchError("vflbench.run runs one experiment: sweeps and dry_run belong to the command line")
-        outcome = job.start(hydra, plan.cfg, overrides, command or f"vflbench.run({overrides!r})", quiet=True)
+        outcome = job.start(hydra, plan.cfg, overrides, command or f"vflbench.run({typed!r})", quiet=True)
     if outcome.error is not None:
         raise outcome.error
     return reader.load(outcome.folder)

@@ -10,9 +10,11 @@ import functools
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -28,7 +30,7 @@ from vflbench.config.composition import (
     without_secrets,
 )
 from vflbench.config.fit import check
-from vflbench.config.overrides import folder_of, refusing
+from vflbench.config.overrides import folder_of, for_all_links, refusing
 from vflbench.config.typed import (
     HYDRAS,
     convert,
@@ -41,11 +43,12 @@ from vflbench.config.typed import (
 )
 from vflbench.hydra_internals import Override, Session, expand, line, quoted, values_of
 from vflbench.registry import config_dir
-from vflbench.types import ConfigError, Problem, RunConfig, VflbenchError, closest, hook, refuse
+from vflbench.types import ADAPTABLE, ConfigError, Problem, RunConfig, VflbenchError, closest, hook, refuse
 
 __all__ = [
     "Plan", "check", "check_hydra_keys", "checked", "compose", "config_dir", "configurations", "convert", "folder_of",
-    "from_environment", "plain", "plan", "profiles", "quoted", "refusing", "session", "to_config", "without_secrets",
+    "for_all_links", "from_environment", "plain", "plan", "profiles", "quoted", "refusing", "session", "to_config",
+    "untyped", "without_secrets",
 ]  # fmt: skip
 # Launcher of a sweep -> the extra of vflbench that installs it.
 LAUNCHERS = {"joblib": "parallel", "submitit_local": "slurm", "submitit_slurm": "slurm"}
@@ -59,6 +62,8 @@ class Plan:
     config: RunConfig | None  # one run's, None for a sweep
     jobs: list[list[str]] | None  # a sweep's jobs as overrides, in Hydra's order; None for one run
     swept: frozenset[str]  # keys that differ between jobs
+    shared: list[str] = field(default_factory=list)  # of a sweep's overrides, those that go with `cfg`, swept ones too
+    left_out: list[str] = field(default_factory=list)  # in words: keys that some of a sweep's methods do not have
 
 
 class _Findings:
@@ -75,6 +80,50 @@ class _Findings:
                 self.problems.append(problem)
             if override is not None and override not in self.faulty:
                 self.faulty.append(override)
+
+
+class _Lacking:
+    """The keys that some methods of a sweep have and others do not: these run without them."""
+
+    def __init__(
+        self, hydra: Session, typed: list[Override], of_run: list[Override], every: list[DictConfig], allowed: bool
+    ) -> None:
+        self.hydra, self.allowed = hydra, allowed
+        groups = hydra.groups()
+        self.swept = [o.key_or_group for o in typed if o.key_or_group in groups and o.is_sweep_override()]
+        keys = {o.key_or_group for o in of_run}
+        self.somewhere = {key for key in keys if any(lists(values, key) for values in map(plain, every))}
+        self.words: list[str] = []
+        self._keys: dict[tuple[str, ...], set[str]] = {}  # options of the swept groups -> keys that they lack
+
+    def notes(self, override: Override, composed: DictConfig, values: Mapping[str, Any]) -> bool:
+        """Whether the key of an override is in another combination of the sweep's options, and not in this one."""
+        key = override.key_or_group
+        if not self.allowed or key not in self.somewhere or lists(values, key):
+            return False
+        choices, group = composed.hydra.runtime.choices, key.split(".")[0]
+        chosen = tuple(str(choices[name]) for name in self.swept)
+        self._keys.setdefault(chosen, set()).add(key)
+        if group in self.swept:
+            why = f"{group}={choices[group]}, which has no such key"
+        else:
+            named = " ".join(f"{name}={option}" for name, option in zip(self.swept, chosen, strict=True))
+            lacks = f"{group}={choices.get(group)} has no such key" if values.get(group) else f"it has no {group}"
+            why = f"{named}: {lacks}"
+        self.words += [text for text in [f"{line(override)} is left out of {why}"] if text not in self.words]
+        return True
+
+    def without(self, jobs: list[list[str]]) -> list[list[str]]:
+        """The jobs without the keys that they lack; those that become one job are done once."""
+        if not self._keys:
+            return jobs
+        kept: dict[tuple[str, ...], None] = {}
+        for number, job in enumerate(jobs):
+            given = {o.key_or_group: (o, word) for word in job for o in [self.hydra.parse(word)]}
+            lacks = self._keys.get(tuple(str(given[name][0].value()) for name in self.swept), set())
+            left = tuple(word for key, (_, word) in given.items() if key not in lacks)
+            kept.setdefault(left if len(left) < len(job) else (*left, f"#{number}"))
+        return [[word for word in job if not word.startswith("#")] for job in kept]
 
 
 def plan(
@@ -98,8 +147,9 @@ def plan(
     """
     found, groups = _Findings(), hydra.groups()
     typed = words.parse(hydra, overrides, found.problems)
-    for override, problem in words.hydra_problems(typed):
+    for override, problem in (*words.hydra_problems(typed), *words.link_problems(typed)):
         found.note([problem], override)
+    typed = [override for override in typed if override.key_or_group not in words.LINK_KEYS]
     base = _first_combination(hydra, typed, found)
     sweeping = multirun or (base.hydra.mode is not None and base.hydra.mode.name == "MULTIRUN")
     if sweeping:
@@ -114,19 +164,23 @@ def plan(
         o for o, original in zip(wanted, typed, strict=True) if original not in found.faulty or original in unknown
     ]
     of_run = [o for o in typed if not o.is_hydra_override() and o.key_or_group not in groups]
-    misnamed = False
-    for composed in words.combinations(hydra, known) if sweeping else [base]:
+    every = list(words.combinations(hydra, known)) if sweeping else [base]
+    lacking = _Lacking(hydra, typed, of_run, every, sweeping and loading)
+    misnamed = not loading or bool(found.problems) or any(o.key_or_group not in lacking.somewhere for o in of_run)
+    for composed in every:
         values = plain(composed)
-        misnamed = not loading or bool(found.problems) or not all(lists(values, o.key_or_group) for o in of_run)
         kinds = kinds_of(values, whole=not misnamed)
         for override in of_run:
-            found.note(value_problems(override, values, kinds, groups), override)
+            problems = value_problems(override, values, kinds, groups)
+            told = override in found.faulty and override.key_or_group not in lacking.somewhere  # once is enough
+            if not told and not (problems and lacking.notes(override, composed, values)):
+                found.note(problems, override)
         if sweeping and not unknown:  # the option files themselves; a single run's are converted as a whole below
             overridden = {o.key_or_group for o in typed}
             found.note(p for p in convert_run(values, kinds)[1] if p.key not in overridden)
     if sweeping or unknown:
         refuse(found.problems)
-        return _sweep_plan(hydra, typed, wanted)
+        return _sweep_plan(hydra, typed, wanted, lacking)
     whole = not (misnamed and found.problems)
     return _run_plan(hydra, [line(o) for o in typed if o not in found.faulty], whole, base, found)
 
@@ -134,7 +188,8 @@ def plan(
 def _with_preset(hydra: Session, base: DictConfig, typed: list[Override], found: _Findings) -> list[Override]:
     """The overrides of a sweep, those of its preset too. Raises ConfigError where they make too many jobs."""
     preset = base.hydra.sweeper.get("params") or {}
-    of_preset = words.parse(hydra, [f"{key}={value}" for key, value in preset.items()], found.problems)
+    swept = words.for_all_links(hydra, [f"{key}={value}" for key, value in preset.items()])
+    of_preset = words.parse(hydra, swept, found.problems)
     merged = words.merge(of_preset, typed)
     if (jobs := math.prod(len(values_of(o)) for o in merged if o.is_discrete_sweep())) > words.MOST_JOBS:
         allowed = f"is {jobs} jobs, at most {words.MOST_JOBS} are started together: give fewer values"
@@ -142,12 +197,18 @@ def _with_preset(hydra: Session, base: DictConfig, typed: list[Override], found:
     return merged
 
 
-def _sweep_plan(hydra: Session, typed: list[Override], wanted: list[Override]) -> Plan:
+def _sweep_plan(hydra: Session, typed: list[Override], wanted: list[Override], lacking: _Lacking) -> Plan:
     """The plan of a sweep whose overrides have no fault; its jobs are those of the `wanted` values."""
-    cfg = compose(hydra, [line(o) for o in typed if not o.is_sweep_override()], sweep=True)
+    groups = hydra.groups()
+    options = [o for o in typed if o.is_hydra_override() or o.key_or_group in groups]
+    # What the jobs share is composed with the default of a group that is swept: that may lack keys that they have.
+    values = plain(compose(hydra, [line(o) for o in options if not o.is_sweep_override()], sweep=True))
+    shared = [o for o in typed if o in options or o.is_add() or lists(values, o.key_or_group)]
+    cfg = compose(hydra, [line(o) for o in shared if not o.is_sweep_override()], sweep=True)
     refuse(_launcher_problems(cfg))
-    jobs = expand(o for o in wanted if not o.is_hydra_override())
-    return Plan(cfg, None, jobs, frozenset(o.key_or_group for o in typed if o.is_sweep_override()))
+    jobs = lacking.without(expand(o for o in wanted if not o.is_hydra_override()))
+    swept = frozenset(o.key_or_group for o in typed if o.is_sweep_override())
+    return Plan(cfg, None, jobs, swept, [line(o) for o in shared], lacking.words)
 
 
 def _run_plan(hydra: Session, sound: list[str], whole: bool, base: DictConfig, found: _Findings) -> Plan:
@@ -160,6 +221,7 @@ def _run_plan(hydra: Session, sound: list[str], whole: bool, base: DictConfig, f
     config, mistyped = convert_run(values, kinds_of(values, whole))
     found.note(mistyped)
     if config is not None:
+        config = replace(config, untyped=untyped(cfg))
         found.note(check(config, whole))
     if found.problems or config is None:
         raise ConfigError(found.problems)
@@ -196,9 +258,33 @@ def _launcher_problems(cfg: DictConfig) -> list[Problem]:
     return problems or (rules(config) if rules else [])
 
 
-def checked(values: Mapping[str, Any]) -> RunConfig:
-    """As `to_config`, and everything fits together. Raises ConfigError."""
-    config = to_config(values)
+def untyped(cfg: DictConfig, hydra: DictConfig | None = None) -> frozenset[str]:
+    """The keys of ADAPTABLE that have the values of vflbench's own option: nobody typed or wrote other ones.
+
+    `hydra` is Hydra's own configuration, where `cfg` has none.
+    """
+    hydra = cfg.hydra if hydra is None else hydra
+    chosen, typed = hydra.runtime.choices["algorithm"], [*hydra.overrides.task]
+    if any(source.provider == "command-line" for source in hydra.runtime.config_sources if _has(source, chosen)):
+        return frozenset()
+    ours: dict[str, Any] = {}
+    for path in (f"algorithm/{chosen}", f"tuned/{chosen}/{hydra.runtime.choices['dataset']}"):
+        if (file := config_dir() / f"{path}.yaml").is_file():
+            read = yaml.safe_load(file.read_text(encoding="utf-8"))
+            ours |= read if path.startswith("algorithm") else read.get("algorithm", {})
+    keys = {text.partition("=")[0].lstrip("+") for text in typed}
+    names = {key: key.partition(".")[2] for key in ADAPTABLE if key not in keys}
+    return frozenset(key for key, name in names.items() if name in ours and cfg.algorithm.get(name) == ours[name])
+
+
+def _has(source: Any, algorithm: str) -> bool:
+    """Whether a folder of options has the algorithm."""
+    return Path(str(source.path).removeprefix("file://"), "algorithm", f"{algorithm}.yaml").is_file()
+
+
+def checked(values: Mapping[str, Any], untyped: frozenset[str] = frozenset()) -> RunConfig:
+    """As `to_config`, and everything fits together; `untyped` as in RunConfig. Raises ConfigError."""
+    config = replace(to_config(values), untyped=untyped)
     refuse(check(config))
     return config
 

@@ -3,7 +3,7 @@
 What the registry knows comes first, then the rules of modules.
 """
 
-from vflbench import registry
+from vflbench import adapt, registry
 from vflbench.config.typed import KEYED, shown
 from vflbench.federation import delays
 from vflbench.types import AlgorithmInfo, Problem, RunConfig, division, hook, module_of, rounds_per_epoch
@@ -15,6 +15,8 @@ def check(config: RunConfig, whole: bool = True) -> list[Problem]:
     `whole`: the options' dataclasses are the modules' own, and the rules of the modules are checked too.
     """
     info = registry.algorithms()[config.algorithm.name]
+    if whole:
+        config = adapt.parties(config, info)
     problems = [*_choice_problems(config, info), *_length_problems(config, info)]
     for group in (*KEYED, "model") if whole else ():
         check_keys = hook(module_of(getattr(config, group)), "check")

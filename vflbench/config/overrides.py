@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,15 @@ from omegaconf.errors import OmegaConfBaseException
 
 from vflbench import registry
 from vflbench.config.composition import compose
-from vflbench.config.typed import LARGEST, OPEN, shown
+from vflbench.config.typed import LARGEST, OPEN, convert_value, shown
 from vflbench.hydra_internals import Glob, HydraException, Override, RangeSweep, Session, line, values_of
-from vflbench.types import ConfigError, Problem, VflbenchError, closest
+from vflbench.types import ConfigError, Mbps, Milliseconds, Problem, VflbenchError, closest
 
+# Key of all links of both kinds -> its type, the key of one kind, by what to divide.
+LINK_KEYS: dict[str, tuple[Any, str, int]] = {
+    "network.latency_ms": (Milliseconds, "latency_ms", 1),
+    "network.bandwidth_mbps": (Mbps | None, "bandwidth_gbps", 1000),
+}
 SECRET = re.compile(r"://[^/\s@]*:[^/\s@]+@")
 MOST_JOBS = 10_000  # of one sweep
 DIRS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
@@ -94,6 +100,54 @@ def _unlisted(override: Override) -> str:
     if isinstance(value, Glob) and not values_of(override):
         return "matches no option"
     return ""
+
+
+def for_all_links(hydra: Session, overrides: Sequence[str]) -> list[str]:
+    """The overrides with `network.latency_ms` and `network.bandwidth_mbps` as keys of both kinds of links.
+
+    The second kind refers to the first one, so that a sweep gives both the same value. What is wrong stays as it is:
+    `link_problems` says why.
+    """
+    typed = parse(hydra, overrides, [])
+    wrong = {line(override) for override, _ in link_problems(typed)}
+    known = {line(o): o for o in typed if o.key_or_group in LINK_KEYS and line(o) not in wrong}
+    found: list[str] = []
+    for text in overrides:
+        if (override := known.get(text)) is None:
+            found.append(text)
+            continue
+        _, leaf, divisor = LINK_KEYS[override.key_or_group]
+        given = text.partition("=")[2]
+        if divisor > 1:
+            values = [None if v is None else float(Decimal(str(v)) / divisor) for v in values_of(override)]
+            given = ",".join(map(str, map(shown, values)))
+        found += [
+            f"network.client_server.{leaf}={given}",
+            f"network.client_client.{leaf}=${{network.client_server.{leaf}}}",
+        ]
+    return found
+
+
+def link_problems(typed: Iterable[Override]) -> Iterator[tuple[Override, Problem]]:
+    """What is wrong with overrides of LINK_KEYS: a value, or another override of the same links."""
+    typed = list(typed)
+    for override in typed:
+        if (key := override.key_or_group) not in LINK_KEYS:
+            continue
+        kind, leaf, _ = LINK_KEYS[key]
+        value, problems = line(override).partition("=")[2], list[Problem]()
+        links = [f"network.{links}" for links in ("client_server", "client_client")]
+        same = [o.key_or_group for o in typed if o.key_or_group in (*links, *(f"{name}.{leaf}" for name in links))]
+        if override.is_add() or (override.is_sweep_override() and not override.is_discrete_sweep()):
+            problems = [Problem(key, value, f"must be one value or a list of values: {key}=50 or {key}=50,100")]
+        elif same:
+            allowed = f"is for both kinds of links, and {', '.join(dict.fromkeys(same))} is given too: use one"
+            problems = [Problem(key, value, allowed)]
+        else:
+            for one in values_of(override):
+                convert_value(kind, one, key, problems)
+        for problem in problems:
+            yield override, problem
 
 
 def merge(first: list[Override], later: list[Override]) -> list[Override]:

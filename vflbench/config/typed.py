@@ -38,7 +38,7 @@ DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 
 def kinds_of(values: Mapping[str, Any], whole: bool = True) -> dict[str, Any]:
     """Type of every root key; Any for an option of unknown name. `whole`: as in `registry.option_config`."""
-    kinds = dict(fields_of(RunConfig))
+    kinds = {key: kind for key, kind in fields_of(RunConfig).items() if key != "untyped"}
     for key in UNTYPED:
         name = values[key].get("name") if isinstance(values.get(key), dict) else None
         if isinstance(name, str) and name in _names(key):

@@ -53,6 +53,7 @@ def wanted(definition: Definition, scale: str, overrides: Sequence[str] = ()) ->
             words = [*runs.words(scale), *([f"network={network}"] if network else []), *overrides]
             words += ["scale=smoke"] if scale == "smoke" else []
             with config.session(words) as hydra:
+                words = config.for_all_links(hydra, words)
                 plan = config.plan(hydra, words, multirun=True, algorithms=SMOKE if scale == "smoke" else None)
                 for job, values in config.configurations(hydra, plan.jobs or [words]):
                     if insist and _exists(values["dataset"]):

@@ -1,31 +1,39 @@
-"""The table at the end of a sweep: one line per job."""
+"""The table at the end of a sweep: one line per setting, with mean and spread over its seeds."""
 
+import itertools
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vflbench.results.reader import Run, natural
 from vflbench.results.texts import human_bytes, in_line
-from vflbench.types import TRAINING_METRIC, VflbenchError
+from vflbench.types import ENDED_WELL, TRAINING_METRIC, VflbenchError
+
+LEFT_OUT = "left out"  # a key that the method of this line does not have
 
 
 def table(folder: str | Path) -> str:
-    """A plain-text table of the sweep in `folder`: job, what differs, status, test metric, communication, run folder.
+    """A plain-text table of the sweep in `folder`, one line per setting: jobs whose overrides differ only in the seed.
 
-    A job that left nothing readable has a line that says so. The text is empty if there are no jobs.
+    It has their jobs, the keys that differ between settings, the number of seeds, and how the jobs ended. Then come the
+    metric, what was sent and the seconds of communication: the mean and, after ±, the standard deviation (n - 1) over
+    the jobs that ended well. A job that left nothing readable is counted by what is known of it. The text is empty if
+    there are no jobs.
     """
-    runs = jobs(folder)
-    overrides = [_overrides(run) for run in runs]
-    common = set.intersection(*map(set, overrides)) if len(runs) > 1 else set()
+    settings: dict[tuple[str, ...], list[Run]] = {}
+    for run in jobs(folder):
+        settings.setdefault(tuple(word for word in _overrides(run) if not word.startswith("seed=")), []).append(run)
+    common = set.intersection(*(set(words) for words in settings if words or len(settings) == 1)) if settings else set()
     # A column for each key that differs, so that its values are below each other.
-    keys = list(
-        dict.fromkeys(
-            key for words in overrides for word in words if word not in common for key in [word.split("=", 1)[0]]
-        )
-    )
-    rows = [["job", *keys, "status", "metric", "selected", "final", "sent", "communication", "folder"]]
-    for run, words in zip(runs, overrides, strict=True):
+    keys = list(dict.fromkeys(word.split("=", 1)[0] for words in settings for word in words if word not in common))
+    rows = [["jobs", *keys, "seeds", "status", "metric", "selected", "final", "sent", "communication"]]
+    for words, runs in settings.items():
         given = dict(word.split("=", 1) for word in words if "=" in word)
-        rows.append([run.folder.name, *(given.get(key, "") for key in keys), *results(run), str(run.folder)])
-    return align(rows) if runs else ""
+        without = LEFT_OUT if words else ""
+        rows.append([_numbers(runs), *(given.get(key, without) for key in keys), *_results(runs)])
+    return align(rows) if settings else ""
 
 
 def jobs(folder: str | Path) -> list[Run]:
@@ -42,31 +50,61 @@ def _overrides(run: Run) -> list[str]:
         return []
 
 
+def _numbers(runs: Sequence[Run]) -> str:
+    """The names of the jobs' folders: 0-2,5; of names that are no numbers the first three."""
+    names = [run.folder.name for run in runs]
+    if not all(name.isdecimal() for name in names):
+        return ",".join([*names[:3], *([f"{len(names) - 3} more"] if names[3:] else [])])
+    groups = itertools.groupby(enumerate(map(int, names)), key=lambda place: place[1] - place[0])
+    parts = [[number for _, number in group] for _, group in groups]
+    return ",".join(f"{own[0]}-{own[-1]}" if own[1:] else str(own[0]) for own in parts)
+
+
+def _results(runs: Sequence[Run]) -> list[str]:
+    """Number of seeds, statuses, metric, selected, final, bytes and communication seconds of one setting as text."""
+    states = [_status(run) for run in runs]
+    count = Counter(states)
+    status = states[0] if len(runs) == 1 else ", ".join(f"{number} {state}" for state, number in count.items())
+    ended = [run.summary for run, state in zip(runs, states, strict=True) if state not in ("no result", "unreadable")]
+    well = [summary for summary in ended if summary["status"] in ENDED_WELL] or ended
+    seeds = str(len({summary["seed"] for summary in ended}) + len(runs) - len(ended))
+    if not well:
+        return [seeds, status, "", "", "", "", ""]
+    name = next((s["metric"]["name"] for s in well if s["metric"]["name"]), "")  # none where data were never reached
+    form = ".2e" if name == TRAINING_METRIC else ".4f"  # a gap, of many decades
+    scores = [spread([s["metric"][key] for s in well], f"{{:{form}}}".format) for key in ("selected", "final")]
+    sent = spread([s["bytes"]["total"] for s in well], human_bytes)
+    seconds = spread([s["communication_seconds"] for s in well], "{:.4g} s".format)
+    return [seeds, status, name, *scores, sent, seconds]
+
+
 def results(run: Run) -> list[str]:
-    """Status, metric, selected, final, bytes and communication seconds as text."""
+    """Status, metric, selected, final, bytes and communication seconds of one run as text."""
+    return _results([run])[1:]
+
+
+def _status(run: Run) -> str:
+    """How the job ended, or why that is not known."""
     try:
-        status = run.status
-        if status is None:
-            return ["no result", "", "", "", "", ""]
-        summary, metric = run.summary, run.summary["metric"]  # without a name where the data were never reached
-        form = ".2e" if metric["name"] == TRAINING_METRIC else ".4f"  # a gap, of many decades
-        scores = ["-" if metric[key] is None else f"{metric[key]:{form}}" for key in ("selected", "final")]
-        return [
-            status,
-            metric["name"] or "",
-            *scores,
-            human_bytes(summary["bytes"]["total"]),
-            "-" if summary["communication_seconds"] is None else f"{summary['communication_seconds']:.4g} s",
-        ]
+        return run.status or "no result"
     except VflbenchError:
-        return ["unreadable", "", "", "", "", ""]
+        return "unreadable"
+
+
+def spread(values: Sequence[float | None], shown: Callable[[float], str]) -> str:
+    """Mean ± standard deviation (n - 1) of the finite values; `-` without one, and no spread of equal values."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    if not known:
+        return "-"
+    spread = statistics.stdev(known) if known[1:] else 0.0
+    return shown(statistics.fmean(known)) + (f" ± {shown(spread)}" if spread else "")
 
 
 def align(rows: list[list[str]]) -> str:
     """Rows of text in aligned columns, one line each; the first row has the names of the columns."""
     rows = [[in_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    numbers = ("selected", "final", "sent", "communication")
+    numbers = ("seeds", "selected", "final", "sent", "communication")
     places = [f"{'>' if name in numbers else '<'}{width}" for name, width in zip(rows[0], widths, strict=True)]
     return "\n".join(
         "  ".join(format(cell, place) for cell, place in zip(row, places, strict=True)).rstrip() for row in rows

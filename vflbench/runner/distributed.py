@@ -162,10 +162,8 @@ class Surveyor:
         }
         bare = task.without_features()
         levels = bounds.levels(task, config.seed, config.floor, kept_only=True) if config.floor != "none" else {}
-        known = Known(
-            bare, federation.layout, federation.decided, federation.facts, federation.devices, specs,
-            {"ship_it": bounds.ship_it(task), **levels},
-        )  # fmt: skip
+        facts = federation.facts, federation.devices, specs, federation.config.algorithm
+        known = Known(bare, federation.layout, federation.decided, *facts, {"ship_it": bounds.ship_it(task), **levels})
         return known, _briefings(federation)
 
     def score(self, round: int, models: list[Any]) -> tuple[dict[str, float], dict[str, Any]]:
@@ -247,7 +245,7 @@ def party(
         task, decided = known.task, dataclasses.replace(known.decided, device=resolve_device(config.device, devices))
         if index is not None:
             load_own, root = registry.load_dataset(config.dataset.name).load_own, sources.data_root(config.data_root)
-            task = load_own(config.dataset, known.layout, division(config.algorithm), config.seed, root, task, index)
+            task = load_own(config.dataset, known.layout, division(known.fitted), config.seed, root, task, index)
         federation = Federation(config, info, dataclasses.replace(known, task=task, decided=decided))
         federation.specs = federation.module.parties(task, decided)
     own = federation.specs[name]

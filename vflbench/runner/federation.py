@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from vflbench import registry
+from vflbench import adapt, registry
 from vflbench.data import sanity, sources
-from vflbench.data.tasks import Task
+from vflbench.data.tasks import AlignedTask, Task
 from vflbench.federation import clock, topology
 from vflbench.federation.delays import Delays
 from vflbench.federation.engine import Engine
@@ -75,6 +75,7 @@ class Known:
     facts: dict[str, Any]  # what the algorithm chose by itself, for the summary
     devices: tuple[str, ...]  # what its parties can compute on, of DEVICES
     specs: dict[str, PartySpec]
+    fitted: Any  # the algorithm's keys, with defaults that fit the data
     bounds: dict[str, Any] | None = None  # floor and ceiling, for the summary; None: the task tells (runner/bounds.py)
 
 
@@ -86,6 +87,7 @@ class Federation:
         self.module: ModuleType = registry.load_algorithm(info.name)
         self._settle()
         found = known or self._survey()
+        self.config = dataclasses.replace(config, algorithm=found.fitted)
         self.devices, self.device = found.devices, resolve_device(config.device, found.devices)
         self.task, self.layout, self.decided, self.facts, self.specs = (
             found.task,
@@ -131,7 +133,13 @@ class Federation:
 
     def _survey(self) -> Known:
         """Load the data, let the algorithm look at them, refuse what does not go with them, build its parties."""
+        asked = self.config
+        self.config = adapt.parties(asked, self.info, sources.data_root(asked.data_root))
         task, layout = self._load()
+        if isinstance(task, AlignedTask):  # some data sets have one number of parties
+            self.config = adapt.number(self.config, task.parties)
+        if most := hook(self.module, "most"):
+            self.config = adapt.sizes(self.config, most(task, self.config))
         devices = self._devices(task)
         # An algorithm sees the device and the number of rounds that were decided on, not `auto` and null.
         device, facts = resolve_device(self.config.device, devices), dict[str, Any]()
@@ -146,7 +154,10 @@ class Federation:
         if decide := hook(self.module, "decide"):
             decided, facts = decide(task, decided)
         self._check(task)
-        return Known(task, layout, decided, facts, devices, self.module.parties(task, decided))
+        specs = self.module.parties(task, decided)
+        if adapted := adapt.changes(asked, self.config):
+            facts = {**facts, "adapted": adapted}
+        return Known(task, layout, decided, facts, devices, specs, self.config.algorithm)
 
     def _devices(self, task: Task) -> tuple[str, ...]:
         """What the algorithm's parties can compute on with these data."""

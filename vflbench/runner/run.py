@@ -16,6 +16,7 @@ import torch
 
 from vflbench import registry
 from vflbench.attacks import transcript
+from vflbench.data.tabular.inspection import in_words
 from vflbench.federation.accounting import Payload
 from vflbench.federation.codec import Encoder
 from vflbench.federation.engine import Engine
@@ -37,7 +38,7 @@ from vflbench.runner.federation import Federation
 from vflbench.runner.progress import progress
 from vflbench.runner.transcript import TranscriptWriter
 from vflbench.seeding import forget, stream
-from vflbench.types import ENDED_WELL, AlgorithmInfo, FederationError, RunConfig, VflbenchError
+from vflbench.types import ENDED_WELL, AlgorithmInfo, DataSource, FederationError, RunConfig, VflbenchError
 
 if TYPE_CHECKING:
     from vflbench.runner.distributed import Host
@@ -78,18 +79,19 @@ def run(
         manifest = {
             "schema": files.SCHEMA, "config": plain, "config_hash": identity, "choices": choices,
             **provenance.collect(command, torch.get_num_threads(), federation.device),
-            "data": hide(dataclasses.asdict(federation.task.source), hidden),
+            "data": hide(_about(federation.task.source), hidden),
             "rounds": federation.rounds, "compute_clock": federation.clock_mode,
             # for `vflbench reprice`
             "parties": federation.standing, "cores": federation.cores, "payload": federation.payload,
             "assumed": federation.assumed,
+            **({"adapted": adapted} if (adapted := federation.facts.get("adapted")) else {}),
             **({"environment": config_hash(hidden)} if hidden else {}),  # runs that differ in it alone are two
             **({"broker": host.broker.facts} if host and host.broker else {}),
         }  # fmt: skip
         opened = time.perf_counter()
         checkpoints = Checkpoints(folder / "checkpoint", manifest["config_hash"])
         saved = _saved(federation, folder, checkpoints, manifest["data"])
-        _warn_of_known_noise(federation)
+        _tell(federation)
         # from here on there is a run: one that is interrupted says how far it came, once its engine can be asked
         if host is None:
             building.enter_context(interrupts.held_back())
@@ -178,8 +180,16 @@ def _saved(federation: Federation, folder: Path, checkpoints: Checkpoints, data:
     return saved
 
 
-def _warn_of_known_noise(federation: Federation) -> None:
-    """Tell the user where every party could compute the others' noise."""
+def _about(source: DataSource) -> dict[str, Any]:
+    """Where the data came from, as the manifest has it; `tables` only of a user's own files."""
+    about = dataclasses.asdict(source)
+    return about if source.tables else {key: value for key, value in about.items() if key != "tables"}
+
+
+def _tell(federation: Federation) -> None:
+    """Tell the user what was made of files of their own, and where every party could compute the others' noise."""
+    for line in in_words(federation.task.source.tables):
+        log.info("%s", line)
     if federation.config.privacy.name != "none" and not federation.secure:
         log.info(
             "Noise comes from the run's seed, which all parties know: for simulation only (privacy.secure_rng=true "
@@ -415,6 +425,7 @@ def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
     lines = [
         f"{info.name} on {config.dataset.name} ({federation.task.source.kind} data), {federation.rounds} rounds, "
         f"{network_label(dataclasses.asdict(config.network))}",
+        *in_words(federation.task.source.tables),
         "",
         "parties",
     ]

@@ -13,7 +13,7 @@ import pytest
 
 from vflbench.config import convert
 from vflbench.data.matching import psi_bytes
-from vflbench.data.tabular import tabular_files
+from vflbench.data.tabular import alignment, tabular_files
 from vflbench.data.tabular.tabular_files import Config, check, load
 from vflbench.types import ConfigError, DataError
 
@@ -233,7 +233,7 @@ def test_the_missing_package_is_named(tmp_path, customers, monkeypatch):
     with pytest.raises(
         DataError, match=r"cannot be used here \(built for another system\): pip install 'vflbench\[psi\]'"
     ):
-        tabular_files._intersect([["a"], ["a"]])
+        alignment._intersect([["a"], ["a"]])
 
 
 @pytest.mark.parametrize(

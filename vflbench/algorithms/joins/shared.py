@@ -137,6 +137,10 @@ class Labels:
         self.y = values.to(device=me.device, dtype=torch.int64 if public.classes else DTYPES[config.model.dtype])
 
 
+CONVEX = (
+    "convex problems are for mtcd, stcd, svfl, dcpa and centralized_gd; to learn and predict use "
+    "dataset.problem=learning"
+)
 DIAGNOSED = 20_000  # training rows of the label table from which the bound on rho is estimated
 
 
@@ -157,6 +161,9 @@ def may_diverge(public: Public, config: RunConfig) -> bool:
 def check(config: RunConfig) -> list[Problem]:
     """What is wrong across the keys that the methods over joins share."""
     cfg, attack, problems = config.algorithm, config.attack, []
+    convex = vars(config.dataset).get("problem")
+    if "parties" in vars(cfg) and convex not in (None, "learning"):  # layout aligned; joins say it themselves
+        problems.append(Problem("dataset.problem", convex, CONVEX))
     linear = config.model.name == "linear" and not config.model.relu_output
     allowed = "solves linear models only (model=linear, model.relu_output=false)"
     if attack.name != "none" and not linear:
@@ -211,11 +218,7 @@ def check_learning(task: AlignedTask, config: RunConfig) -> None:
         allowed = f"{config.algorithm.name} takes feature columns, and these are image views: use vfl or svfl"
         raise ConfigError([Problem("dataset", task.name, allowed)])
     if task.objective is not None:
-        allowed = (
-            "convex problems are for mtcd, stcd, svfl, dcpa and centralized_gd; to learn and predict use "
-            "dataset.problem=learning"
-        )
-        raise ConfigError([Problem("dataset.problem", task.objective.kind, allowed)])
+        raise ConfigError([Problem("dataset.problem", task.objective.kind, CONVEX)])
 
 
 def check_holders(task: RelationalTask, config: RunConfig) -> None:

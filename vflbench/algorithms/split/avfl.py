@@ -32,6 +32,7 @@ ALGORITHM = AlgorithmInfo(
     assumes=("aligned_rows",),
 )
 EXPOSES = shared.EXPOSES
+most = shared.most
 check = shared.check_asynchronous
 
 

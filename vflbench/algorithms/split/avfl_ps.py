@@ -42,6 +42,7 @@ ALGORITHM = AlgorithmInfo(
 )
 EXPOSES = (*shared.PAIRED, *shared.REPLICAS)
 check = shared.check_asynchronous
+most = shared.most
 
 
 @dataclass

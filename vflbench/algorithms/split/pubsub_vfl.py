@@ -138,6 +138,11 @@ def check(config: RunConfig) -> list[Problem]:
     return problems
 
 
+def most(task: AlignedTask, config: RunConfig) -> dict[str, int]:
+    """As `shared.most`, where no planner chooses."""
+    return shared.most(task, config) if config.algorithm.planner == "none" else {}
+
+
 def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
     """The configuration with the planner's choice, and its plan (Algorithm 2).
 

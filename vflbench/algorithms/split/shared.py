@@ -54,6 +54,7 @@ REPLICAS = (  # inside an organisation: a worker's parameters, and their mean
     Sent("model", "passive", "passive_worker", "parameters", "passive"),
 )
 log = logging.getLogger(__name__)
+HELD_OUT = "split networks are scored on rows held out: dataset.problem=learning"
 SCORED = 65536  # held-out rows that are scored at once: a table may be larger than memory
 
 
@@ -120,8 +121,7 @@ def check_task(config: RunConfig, task: AlignedTask) -> None:
         allowed = f"there are {public.samples} training rows: at most that many in a batch"
         problems.append(Problem("algorithm.batch_size", config.algorithm.batch_size, allowed))
     if public.objective is not None:
-        allowed = "split networks are scored on rows held out: dataset.problem=learning"
-        problems.append(Problem("dataset.problem", public.objective.kind, allowed))
+        problems.append(Problem("dataset.problem", public.objective.kind, HELD_OUT))
     if problems:
         raise ConfigError(problems)
     if config.compute.name == "paper_table8" and config.model.name not in DEEP:
@@ -131,6 +131,19 @@ def check_task(config: RunConfig, task: AlignedTask) -> None:
         )
 
 
+def most(task: AlignedTask, config: RunConfig) -> dict[str, int]:
+    """The rows of a batch and the workers of a party, at most: there are no more rows, and no more batches."""
+    cfg, samples = config.algorithm, task.public.samples
+    count = math.ceil(samples / min(cfg.batch_size, samples))
+    return {"algorithm.batch_size": samples, "algorithm.workers": count, "algorithm.passive_workers": count}
+
+
+def check_learning(config: RunConfig) -> list[Problem]:
+    """A problem where the data set, before it is loaded, says that nothing is held out; see `check_task`."""
+    problem = vars(config.dataset).get("problem")
+    return [Problem("dataset.problem", problem, HELD_OUT)] if problem not in (None, "learning") else []
+
+
 def check_asynchronous(config: RunConfig) -> list[Problem]:
     """Return a problem where the network does not say when each message comes.
 
@@ -138,7 +151,7 @@ def check_asynchronous(config: RunConfig) -> list[Problem]:
     """
     timing = config.network.timing
     allowed = f"{config.algorithm.name} depends on when each message comes: causal"
-    return [Problem("network.timing", timing, allowed)] if timing != "causal" else []
+    return check_learning(config) + ([Problem("network.timing", timing, allowed)] if timing != "causal" else [])
 
 
 def check_batches(config: RunConfig, samples: int, **workers: int) -> None:

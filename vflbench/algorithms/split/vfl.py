@@ -26,6 +26,7 @@ ALGORITHM = AlgorithmInfo(
     assumes=("aligned_rows",),
 )
 EXPOSES = shared.EXPOSES
+check, most = shared.check_learning, shared.most
 
 
 @dataclass

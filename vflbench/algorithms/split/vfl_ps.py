@@ -43,6 +43,7 @@ ALGORITHM = AlgorithmInfo(
     assumes=("aligned_rows",),
 )
 EXPOSES = (*shared.PAIRED, *shared.REPLICAS)
+check, most = shared.check_learning, shared.most
 
 
 @dataclass

@@ -78,7 +78,7 @@ class Config(shared.Keys):
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     _, problems = topology.build_early(config, [])
-    return shared.check(config) + problems
+    return shared.check(config) + problems + shared.check_objective(config)
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -28,6 +28,7 @@ NETWORK_LR = 0.01  # learning rate of networks, where lr is null
 LANCZOS_STEPS = 8
 
 log = logging.getLogger(__name__)
+NO_OBJECTIVE = "{} needs a convex objective (ridge, sparse logistic); mtcd and svfl also train networks"
 
 
 @dataclass
@@ -281,6 +282,13 @@ def check_parties(task: AlignedTask, config: RunConfig) -> None:
         raise ConfigError([Problem("algorithm.parties", config.algorithm.parties, allowed)])
 
 
+def check_objective(config: RunConfig) -> list[Problem]:
+    """A problem where the data set, before it is loaded, says that it has no convex objective; see `check_convex`."""
+    if vars(config.dataset).get("problem") not in (None, "learning"):
+        return []
+    return [Problem("dataset", config.dataset.name, NO_OBJECTIVE.format(config.algorithm.name))]
+
+
 def check_convex(task: AlignedTask, config: RunConfig) -> None:
     """Check a task of a method that needs a convex objective.
 
@@ -290,8 +298,7 @@ def check_convex(task: AlignedTask, config: RunConfig) -> None:
     """
     check_parties(task, config)
     if task.objective is None:
-        needed = f"{config.algorithm.name} needs a convex objective (ridge, sparse logistic)"
-        raise ConfigError([Problem("dataset", task.name, f"{needed}; mtcd and svfl also train networks")])
+        raise ConfigError([Problem("dataset", task.name, NO_OBJECTIVE.format(config.algorithm.name))])
 
 
 def check_task(task: AlignedTask, config: RunConfig) -> None:

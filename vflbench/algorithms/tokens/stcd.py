@@ -71,6 +71,7 @@ class Config(Keys):
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     graph, problems = topology.build_early(config, [])
+    problems += shared.check_objective(config)
     return shared.check(config) + problems + walks.check(graph, 1, config.algorithm.hops, start=config.algorithm.start)
 
 

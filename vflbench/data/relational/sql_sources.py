@@ -268,6 +268,11 @@ def _line_of_byte(source: Source) -> int:
     return 1
 
 
+def separator(source: Source) -> str:
+    """What separates the cells of a text file."""
+    return SEPARATORS[_suffix(source.url)]
+
+
 def _csv_header(source: Source) -> list[str]:
     with databases.named_errors(source):
         header = next((cells for _, cells in _csv_records(source)), None)

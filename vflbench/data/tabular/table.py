@@ -101,6 +101,8 @@ class Table:
     levels: Mapping[str, tuple[str, ...]]  #: categorical column -> its levels
     labels: np.ndarray  #: (n,) float64 targets, or int64 classes
     classes: int  #: 0: regression
+    #: per party, (m_k, w_k): its columns of rows that not all parties have, which count for means, scales and levels
+    own: tuple[np.ndarray, ...] = ()
 
 
 # --- the configuration's keys -----------------------------------------------------------------------------------------
@@ -264,8 +266,13 @@ def _blocks(
     config: Keys, table: Table, parties: int, splits: Mapping[str, np.ndarray], scaling: str, dtype: type, seed: int
 ) -> list[dict[str, np.ndarray]]:
     """Per party its columns, encoded."""
-    owned = party_columns(config.columns, parties, table.values.shape[1], config.order, seed)
-    return [encode(table, own, splits, scaling, dtype) for own in owned]
+    owned: Sequence[slice | np.ndarray] = party_columns(
+        config.columns, parties, table.values.shape[1], config.order, seed
+    )
+    return [
+        encode(table, own, splits, scaling, dtype, table.own[party] if table.own else None)
+        for party, own in enumerate(owned)
+    ]
 
 
 def _by_row_id(blocks: Sequence[np.ndarray], labels: np.ndarray, classes: int) -> RawTables:
@@ -276,12 +283,17 @@ def _by_row_id(blocks: Sequence[np.ndarray], labels: np.ndarray, classes: int) -
 
 
 def encode(
-    table: Table, own: slice | np.ndarray, splits: Mapping[str, np.ndarray], scaling: str, dtype: type
+    table: Table,
+    own: slice | np.ndarray,
+    splits: Mapping[str, np.ndarray],
+    scaling: str,
+    dtype: type,
+    more: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """The columns `own` as features: numbers scaled, categories one-hot, in the order of the columns.
 
-    Means, scales and levels are fitted on the split `train`. A level that does not occur there gets no column. A
-    missing number becomes 0, which is the mean if scaling is standard.
+    Means, scales and levels are fitted on the split `train`, and on the rows `more`, (m, w), if any. A level that does
+    not occur there gets no column. A missing number becomes 0, which is the mean if scaling is standard.
 
     Returns
     -------
@@ -289,12 +301,13 @@ def encode(
     """
     mine = table.values[:, own]
     fitted = mine[splits["train"]]
+    known = fitted if more is None or not len(more) else np.concatenate([fitted, more])
     columns = np.array(table.columns, dtype=object)[own]
     numeric = np.array([name not in table.levels for name in columns])
-    levels = [None if number else np.unique(fitted[:, i]) for i, number in enumerate(numeric)]
+    levels = [None if number else np.unique(known[:, i]) for i, number in enumerate(numeric)]
     ends = np.cumsum([1 if seen is None else len(seen) for seen in levels])
     names = [name for name, number in zip(columns, numeric, strict=True) if number]
-    shift, scale = _scales(fitted[:, numeric], scaling, names)
+    shift, scale = _scales(known[:, numeric], scaling, names)
     encoded = {}
     for split, rows in splits.items():
         values = fitted if split == "train" else mine[rows]

@@ -16,27 +16,24 @@ The messages of both are on the ledger, in the phase `align`; no wall time inclu
 """
 
 import dataclasses
-import hashlib
 import importlib.util
-import itertools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from vflbench.data.matching import DIGEST, PLACE
 from vflbench.data.relational import sql_sources
 from vflbench.data.relational.cells import Column
 from vflbench.data.relational.sql import MOST_CATEGORIES
 from vflbench.data.relational.sql_sources import Source
-from vflbench.data.tabular import table
+from vflbench.data.tabular import alignment, inspection, table
 from vflbench.data.tabular.table import Table
 from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
 from vflbench.data.tasks.base import replace_at
-from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, closest, refuse
+from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem, closest, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -48,7 +45,6 @@ DATASETS = (
     ),
 )
 
-Sent = tuple[int, int, str, int]  # a message: part of the sender, of the receiver, tag, bytes
 MADE_UP = "__index_level_"  # pandas writes a frame's index into a Parquet file as columns with this prefix
 FEWEST = 10  # samples that can be divided into training, validation and test
 log = logging.getLogger(__name__)
@@ -70,6 +66,8 @@ class Config(table.Keys):
     leave_out: list[str] = field(default_factory=list)  # columns that are no features
     # columns of numbers that are codes: one 0/1 feature for each code, as for texts
     categories: list[str] = field(default_factory=list)
+    # rows of a party that not all have: fit: they count for the means and scales of its own columns
+    own_rows: Literal["ignore", "fit"] = "ignore"
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
@@ -114,6 +112,19 @@ def _check_matching(config: Config) -> list[Problem]:
     return problems
 
 
+def most_parties(config: Config, layout: str, root: Path | None) -> int | None:
+    """The number of columns that one file has to divide; None for a file per party, whose number is that of the files.
+
+    Raises
+    ------
+    ConfigError, DataError : as `load`.
+    """
+    if layout != "aligned" or len(config.files) != 1:
+        return None
+    sources = _find(config.files, root)
+    return len(_features(config, sources, [sql_sources.columns(source) for source in sources])[0])
+
+
 def load(
     config: Config, layout: str, parties: int, seed: int, root: Path | None
 ) -> AlignedTask | RelationalTask | ShardedTask:
@@ -125,6 +136,16 @@ def load(
     DataError : naming the file, and of text the line.
     """
     refuse(check(config, layout, parties))
+    try:
+        return _load(config, layout, parties, seed, root)
+    except (ConfigError, DataError) as error:
+        raise _problems(config, root).error(error) from None
+
+
+def _load(
+    config: Config, layout: str, parties: int, seed: int, root: Path | None
+) -> AlignedTask | RelationalTask | ShardedTask:
+    """As `load`, up to the first problem."""
     assert config.label
     sources = _find(config.files, root)
     features = _features(config, sources, [sql_sources.columns(source) for source in sources])
@@ -141,8 +162,10 @@ def load(
     labels, classes, note = (
         _classes(label, config.label, sources[0]) if config.task == "classes" else _targets(label, config, sources[0])
     )
-    _warn_of_copies(label, config.label, sources, held, features)
-    rows, aligned, messages = _align(config, sources, held, features)
+    inspection.warn_of_copies(label, config.label, sources, held, features)
+    blanks = [[*inspection.blank(*own)] for own in zip(sources, held, features, strict=True)]
+    counts = [len(columns[own[0]].values) for columns, own in zip(held, features, strict=True)]
+    rows, aligned, messages = alignment.align(config.id, config.alignment, sources, held, features)
     whole = _table(config, sources, held, features, rows, labels[rows[0]], classes)
     if len(whole.labels) < FEWEST:
         raise DataError(f"{' and '.join(map(str, sources))}: {len(whole.labels)} samples; at least {FEWEST} are needed")
@@ -153,6 +176,8 @@ def load(
         config = dataclasses.replace(config, columns=[len(names) for names in features])
     origin = DataSource("real", note=note, files=files, alignment=tuple(messages))
     task = table.divide(config, whole, origin, metric, layout=layout, parties=parties, seed=seed)
+    about = inspection.summary(sources, counts, rows, features, whole, blanks)
+    task = dataclasses.replace(task, source=dataclasses.replace(task.source, tables=about))
     if not several:
         return task
     assert isinstance(task, AlignedTask)  # of several files there is no other layout
@@ -191,6 +216,48 @@ def load_own(
     }
     features = replace_at(task.features, index, own.features[0])
     return dataclasses.replace(task, features=features, held_out_features=held_out)
+
+
+def _problems(config: Config, root: Path | None) -> inspection.Findings:
+    """Every problem of the files, as far as each can be read."""
+    found = inspection.Findings()
+    sources = [named[0] if (named := found.of(_find, [file], root)) else None for file in config.files]
+    names: list[list[str] | None] = []
+    for source in sources:
+        own = None if source is None else found.of(sql_sources.columns, source)
+        names.append(own if own and found.of(inspection.separator, source, own) is not None else None)
+    known = [source or Source(file) for source, file in zip(sources, config.files, strict=True)]
+    # A file that cannot be read is not blamed for lacking a column.
+    wanted = [name for name in (config.id, *config.leave_out, *config.categories) if name]
+    listed = [own or [*([config.label or ""] if i == 0 else []), *wanted, "?"] for i, own in enumerate(names)]
+    found.of(_features, config, known, listed)
+    held: list[Any] = []
+    for i, (source, own) in enumerate(zip(known, names, strict=True)):
+        types = {config.id: "text"} if config.id and own and config.id in own else {}
+        held.append(own and found.of(sql_sources.read, source, own, types))
+        if held[-1]:
+            _note_columns(config, source, held[-1], i == 0, found)
+    if config.alignment == "given" and all(own and (not config.id or config.id in own) for own in held):
+        found.of(alignment.align, config.id, config.alignment, known, held, [list(own)[:1] for own in held])
+    return found
+
+
+def _note_columns(
+    config: Config, source: Source, held: dict[str, Column], first: bool, found: inspection.Findings
+) -> None:
+    """Note the problems of a file's columns."""
+    none = {config.id, *config.leave_out, *([config.label] if first else [])}
+    features = [name for name in held if name not in none and not name.startswith(MADE_UP)]
+    if first and (label := held.get(config.label or "")) is not None:
+        classes = config.task == "classes"
+        found.of(_classes if classes else _targets, label, config.label if classes else config, source)
+    for name in features:
+        category = held[name].kind == "text" or name in config.categories
+        found.of(_category if category else _numbers, held[name], name, source)
+    for line in inspection.blank(source, held, features):
+        found.note(line)
+    if config.id and config.id in held:
+        found.of(_places, source, held[config.id], config.id)
 
 
 # --- files and their columns ------------------------------------------------------------------------------------------
@@ -249,105 +316,6 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
     return features
 
 
-# --- alignment --------------------------------------------------------------------------------------------------------
-
-
-def _align(
-    config: Config, sources: Sequence[Source], held: Sequence[dict[str, Column]], features: Sequence[Sequence[str]]
-) -> tuple[list[np.ndarray | slice], str, list[Sent]]:
-    """How the files' rows are brought together.
-
-    Returns
-    -------
-    per file its rows, in an order in which row i is the same sample in all; a note and messages for DataSource.
-
-    Raises
-    ------
-    DataError : the rows or the IDs do not match.
-    """
-    if config.id is None:
-        counts = [len(columns[own[0]].values) for columns, own in zip(held, features, strict=True)]
-        for source, count in zip(sources[1:], counts[1:], strict=True):
-            if count != counts[0]:
-                advice = "without dataset.id row i of all files must be the same sample; name the column of the IDs"
-                raise DataError(f"{sources[0]} has {counts[0]} rows and {source} has {count}: {advice}")
-        return [slice(None)] * len(sources), "aligned by the order of their rows" if len(sources) > 1 else "", []
-    places = [_places(source, columns[config.id], config.id) for source, columns in zip(sources, held, strict=True)]
-    if len(sources) == 1:
-        return [slice(None)], "", []
-    first = places[0]
-    for source, other in zip(sources[1:], places[1:], strict=True):
-        if first.keys().isdisjoint(other):
-            raise DataError(
-                f"{sources[0]} and {source} have no ID in common in column {config.id}, "
-                f"whose first ones are {next(iter(first))!r} and {next(iter(other))!r}"
-            )
-    messages: list[Sent] = []
-    if config.alignment != "given":
-        match, name = (_intersect, "private set intersection") if config.alignment == "psi" else (_hash, "hashed IDs")
-        kept, messages = match([list(own) for own in places])
-        if not kept:
-            raise DataError(f"no ID in column {config.id} is in all of {', '.join(map(str, sources))}")
-        had = ", ".join(str(len(own)) for own in places)
-        note = f"{name} kept {len(kept)} IDs of {had}, with {sum(size for *_, size in messages)} bytes before the run"
-    else:
-        kept, note = list(first), f"aligned by {config.id}"
-        for source, other in zip(sources[1:], places[1:], strict=True):
-            for (has, held_ids), (lacks, others) in itertools.permutations(((sources[0], first), (source, other))):
-                if only := [name for name in held_ids if name not in others]:
-                    advice = "use dataset.alignment=psi, which keeps the samples that all have"
-                    found = f"{len(only)} IDs of {has}, the first of them {only[0]!r}"
-                    raise DataError(f"{found}, are not in {lacks}; {advice}")
-    return [np.array([own[name] for name in kept]) for own in places], note, messages
-
-
-def _places(source: Source, ids: Column, column: str) -> dict[str, int]:
-    """ID -> row, in the order of the rows."""
-    if ids.null.any():
-        raise DataError(f"{sql_sources.place(source, int(ids.null.argmax()))}, column {column}: no ID")
-    places: dict[str, int] = {}
-    for row, name in enumerate(ids.values.tolist()):
-        if places.setdefault(name, row) != row:
-            raise DataError(f"{sql_sources.place(source, row)}, column {column}: the ID {name!r} is there twice")
-    return places
-
-
-def _hash(parties: Sequence[Sequence[str]]) -> tuple[list[str], list[Sent]]:
-    """As `_intersect`, by the SHA-256 of the IDs."""
-    log.warning(
-        "dataset.alignment=hashed: who can guess an ID can find it by trying hashes (names, dates of birth, numbers of "
-        "few digits); dataset.alignment=psi tells nothing of the others' IDs"
-    )
-    owner, *others = ({hashlib.sha256(name.encode()).digest(): name for name in own} for own in parties)
-    kept = [name for digest, name in owner.items() if all(digest in other for other in others)]
-    sent = [(k, 0, "hashes", DIGEST * len(other)) for k, other in enumerate(others, start=1)]
-    return kept, sent + [(0, k, "kept", PLACE * len(kept)) for k in range(1, len(parties))]
-
-
-def _intersect(parties: Sequence[Sequence[str]]) -> tuple[list[str], list[Sent]]:
-    """The IDs of the first party that all others have, in its order, and the messages that it took."""
-    try:
-        import private_set_intersection.python as psi
-    except ImportError as error:
-        raise DataError(f"dataset.alignment=psi cannot be used here ({error}): pip install 'vflbench[psi]'") from None
-    owner, *others = parties
-    sent, common = dict[str, list[Sent]](), np.full(len(owner), len(others))
-    for k, other in enumerate(others, start=1):
-        log.info("private set intersection of %d and %d IDs", len(owner), len(other))
-        client, server = psi.client.CreateWithNewKey(True), psi.server.CreateWithNewKey(True)
-        # RAW: the encrypted IDs themselves, so there are no false positives; the rate is for the other structures.
-        setup = server.CreateSetupMessage(1e-9, len(owner), list(other), psi.DataStructure.RAW)
-        request = client.CreateRequest(list(owner))
-        response = server.ProcessRequest(request)
-        common[client.GetIntersection(setup, response)] -= 1
-        for tag, message in (("psi_setup", setup), ("psi_request", request), ("psi_response", response)):
-            ends = (0, k) if message is request else (k, 0)
-            sent.setdefault(tag, []).append((*ends, tag, len(message.SerializeToString())))
-    kept = [name for name, missing in zip(owner, common, strict=True) if not missing]
-    every = [message for messages in sent.values() for message in messages]  # all setups, then all requests, ...
-    return kept, every + [(0, k, "kept", DIGEST * len(kept)) for k in range(1, len(parties))]
-
-
 # --- columns as numbers -----------------------------------------------------------------------------------------------
 
 
@@ -364,16 +332,19 @@ def _table(
     names: list[str] = []
     levels: dict[str, tuple[str, ...]] = {}
     values = np.empty((len(labels), sum(map(len, features))))
+    alone = []  # what each party knows of the rows that not all have
     for party, (source, columns, own, chosen) in enumerate(zip(sources, held, features, rows, strict=True)):
-        for column in own:
+        others = inspection.take(chosen, len(columns[own[0]].values)) if config.own_rows == "fit" else np.arange(0)
+        alone.append(np.empty((len(others), len(own))))
+        for place, column in enumerate(own):
             cells, name = columns.pop(column), f"{party}/{column}"  # two files may have columns of one name
             if cells.kind == "text" or column in config.categories:
                 numbers, levels[name] = _category(cells, column, source)
             else:
                 numbers = _numbers(cells, column, source)
-            values[:, len(names)] = numbers[chosen]
+            values[:, len(names)], alone[-1][:, place] = numbers[chosen], numbers[others]
             names.append(name)
-    return Table(values, tuple(names), levels, labels, classes)
+    return Table(values, tuple(names), levels, labels, classes, tuple(alone) if any(map(len, alone)) else ())
 
 
 def _category(cells: Column, column: str, source: Source) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -420,27 +391,14 @@ def _targets(cells: Column, config: Config, source: Source) -> tuple[np.ndarray,
     assert config.label
     _refuse_missing(cells, config.label, source)
     if cells.kind != "number":
-        raise DataError(f"{source}, column {config.label}: holds {cells.kind}, not numbers; use dataset.task=classes")
+        where = inspection.not_numbers(source, cells)
+        told = f"holds {cells.kind}, not numbers{where}; use dataset.task=classes"
+        raise DataError(f"{source}, column {config.label}: {told}")
     return _numbers(cells, config.label, source), 0, ""
-
-
-def _warn_of_copies(
-    label: Column,
-    name: str,
-    sources: Sequence[Source],
-    held: Sequence[dict[str, Column]],
-    features: Sequence[Sequence[str]],
-) -> None:
-    """Warn where a feature equals the label."""
-    for source, columns, own in zip(sources, held, features, strict=True):
-        for column in own:
-            if columns[column].kind == label.kind and np.array_equal(columns[column].values, label.values):
-                log.warning(
-                    "%s, column %s: the same values as the label %s; name it in dataset.leave_out", source, column, name
-                )
 
 
 def _refuse_missing(cells: Column, column: str, source: Source) -> None:
     if cells.null.any():
-        place = sql_sources.place(source, int(cells.null.argmax()))
-        raise DataError(f"{place}, column {column}: no label; remove the row")
+        rows = np.flatnonzero(cells.null).tolist()
+        where = f"{sql_sources.place(source, rows[0])}, column {column}"
+        raise DataError(f"{where}: no label; remove the row{inspection.others(source, rows)}")

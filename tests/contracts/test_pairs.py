@@ -1,0 +1,79 @@
+"""Every method that `vflbench list dataset=NAME` lists trains a round there, with its defaults, on small data."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import pytest
+
+import vflbench
+from vflbench import cli, registry
+from vflbench.cli.list import runnable
+from vflbench.types import ConfigError
+
+# Data set -> the keys that make it small; those made up are twins, which every machine has.
+FEW = ["dataset.samples=200"]
+TWIN = ["dataset.source=synthetic"]
+SMALL = {
+    **{name: [*FEW, *TWIN] for name in ("bank", "blog", "credit", "energy")},
+    **{name: FEW for name in ("breast_cancer", "digits")},
+    "ridge": ["dataset.samples=60", "dataset.features=50"],
+    "synthetic": [*FEW, "dataset.features=120"],
+    "star_schema": ["dataset.rows=200", "dataset.dimension_rows=40"],
+    "digits_graph": [],
+    "cora": TWIN,
+}
+# One pair of each family is fast.
+FAST = {
+    ("bank", "vfl"),
+    ("bank", "svfl"),
+    ("star_schema", "rfl_sgd_v"),
+    ("digits_graph", "glasu"),
+    ("digits", "fedavg"),
+}
+PAIRS = [
+    pytest.param(data, name, id=f"{data}-{name}", marks=[] if (data, name) in FAST else pytest.mark.slow)
+    for data in SMALL
+    for name, info in registry.algorithms().items()
+    if registry.fit(info, registry.datasets()[data])
+]
+
+
+@functools.cache
+def listed(data: str) -> frozenset[str]:
+    """The methods that run there."""
+    return frozenset(runnable([f"dataset={data}", *SMALL[data]]))
+
+
+@pytest.mark.parametrize(("data", "algorithm"), PAIRS)
+def test_a_listed_pair_trains_a_round_and_another_one_is_refused(data: str, algorithm: str, tmp_path: Path) -> None:
+    words = [f"algorithm={algorithm}", f"dataset={data}", *SMALL[data], "rounds=1", "plot=none", "engine.threads=1"]
+    if (data, algorithm) not in FAST and algorithm not in listed(data):
+        with pytest.raises(ConfigError):
+            vflbench.run([*words, f"hydra.run.dir={tmp_path / 'run'}"])
+        return
+    assert vflbench.run([*words, f"hydra.run.dir={tmp_path / 'run'}"]).status == "completed"
+
+
+def test_the_list_of_a_data_set(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.command(["list", "dataset=digits_graph"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["algorithm", "model", "divided", "between", "length"]
+    assert [line.split()[0] for line in lines[1:-2]] == [
+        *("centralized_gnn", "glasu", "glasu_exact", "simulated_centralized", "standalone_gnn"),
+    ]
+    assert "3 parties" in lines[2] and lines[-1].startswith("5 algorithms run on these data")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["dataset=digits_grap"], "Did you mean 'digits_graph'?"),
+        (["dataset=graph_files"], "dataset.labels=null: must name a file"),
+        (["seed=1"], "vflbench list takes dataset=NAME"),
+    ],
+)
+def test_what_cannot_be_listed(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.command(["list", *words]) == 1
+    assert told in capsys.readouterr().err

@@ -1,0 +1,143 @@
+"""All problems of a user's files at once; what was matched, imputed and encoded; rows that not all parties have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vflbench.data.relational.tables import split_rows
+from vflbench.data.tabular import inspection, tabular_files
+from vflbench.data.tabular.tabular_files import Config, load
+from vflbench.types import ConfigError, DataError
+
+N = 40
+
+
+@pytest.fixture
+def tables() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Two hospitals' tables without a fault."""
+    rng = np.random.default_rng(3)
+    city = pd.DataFrame({"patient": [f"p{i:02d}" for i in range(N)], "age": rng.normal(60, 9, N).round(1)})
+    city["smoker"], city["died"] = rng.choice(["no", "yes"], N), np.arange(N) % 2
+    clinic = pd.DataFrame({"patient": city.patient[::-1], "sugar": rng.normal(6, 1, N).round(2), "stay": np.arange(N)})
+    return city, clinic
+
+
+def config(**keys) -> Config:
+    return Config(files=["city.csv", "clinic.csv"], **{"label": "died", "id": "patient", **keys})
+
+
+def told(folder: Path, **keys) -> str:
+    with pytest.raises((ConfigError, DataError)) as caught:
+        load(config(**keys), "aligned", 2, 0, folder)
+    return str(caught.value).replace(f"{folder}/", "")
+
+
+def test_every_problem_of_two_broken_files_is_told_at_once(tmp_path, tables):
+    city, clinic = tables
+    city["died"] = city.died.astype(object)
+    city.loc[[2, 5, 6, 8, 11], "died"] = None
+    city.loc[[4, 9], "patient"] = "p00"
+    city["note"] = None
+    clinic = clinic.rename(columns={"patient": "pat_id"})
+    clinic["text"] = [f"text {i}" for i in range(N)]
+    clinic["sugar"] = clinic.sugar.astype(object)
+    clinic.iloc[3, 1] = "inf"
+    city.to_csv(tmp_path / "city.csv", index=False)
+    clinic.to_csv(tmp_path / "clinic.csv", index=False)
+    lines = told(tmp_path, leave_out=["nothing"]).splitlines()
+    assert lines == [
+        "6 problems in your files:",
+        "  dataset.id=patient: clinic.csv has no such column (of 4). Did you mean 'pat_id'?",
+        "  dataset.leave_out=nothing: no file has such a column.",
+        "  city.csv, line 4, column died: no label; remove the row (also line 7, line 8, line 10 and 1 more)",
+        "  city.csv, column note: all 40 cells are empty; name it in dataset.leave_out",
+        "  city.csv, line 6, column patient: the ID 'p00' is there twice (also line 11)",
+        "  clinic.csv, line 5, column sugar: a value is not finite",
+    ]
+
+
+def test_separator_encoding_and_a_missing_file(tmp_path, tables):
+    city, clinic = tables
+    city.to_csv(tmp_path / "city.csv", index=False, sep=";")
+    text = told(tmp_path)
+    assert text.splitlines()[0] == "2 problems in your files:"
+    assert "dataset.files=clinic.csv: there is no such file" in text
+    assert "city.csv, line 1: one column, 'patient;age;smoker;died'; its cells seem to be separated by ';'" in text
+    clinic["sugar"] = "süß"
+    clinic.to_csv(tmp_path / "clinic.csv", index=False, encoding="latin-1")
+    text = told(tmp_path)
+    assert "separated by ';'" in text and "clinic.csv, line 2: not UTF-8 text; convert the file" in text
+    assert "has no such column" not in text, "a file that cannot be read is not blamed for its columns"
+
+
+def test_labels_that_are_no_numbers_and_ids_that_do_not_match(tmp_path, tables):
+    city, clinic = tables
+    city["died"] = city.died.astype(object)
+    city.loc[[1, 7], "died"] = "unknown"
+    city.to_csv(tmp_path / "city.csv", index=False)
+    clinic[:-2].to_csv(tmp_path / "clinic.csv", index=False)
+    text = told(tmp_path, task="regression")
+    assert "column died: holds text, not numbers, as 'unknown' in line 3, line 9; use dataset.task=classes" in text
+    assert "2 IDs of city.csv, the first of them 'p00', are not in clinic.csv" in text
+
+
+def test_one_problem_keeps_its_text_and_its_kind(tmp_path, tables):
+    city, clinic = tables
+    city.to_csv(tmp_path / "city.csv", index=False)
+    clinic.to_csv(tmp_path / "clinic.csv", index=False)
+    with pytest.raises(ConfigError) as caught:
+        load(config(label="dyed"), "aligned", 2, 0, tmp_path)
+    assert [problem.key for problem in caught.value.problems] == ["dataset.label"]
+
+
+def write_overlapping(folder: Path, tables: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    """Patients 5 to 34 are in both; the first file has three gaps, one row of the second has no value."""
+    city, clinic = tables
+    city.loc[[6, 8, 20], "age"] = np.nan
+    city[:35].to_csv(folder / "city.csv", index=False)
+    clinic = clinic.astype({"sugar": float, "stay": float})
+    clinic.loc[10, ["sugar", "stay"]] = np.nan
+    clinic[:35].to_csv(folder / "clinic.csv", index=False)
+
+
+def test_what_was_matched_imputed_and_encoded(tmp_path, tables):
+    pytest.importorskip("private_set_intersection")
+    write_overlapping(tmp_path, tables)
+    task = load(config(alignment="psi"), "aligned", 2, 0, tmp_path)
+    city, clinic = task.source.tables
+    assert (city["file"], city["rows"], city["matched"], city["not_in_all"], city["labelled_not_in_all"]) == (
+        *("city.csv", 35, 30, 5, 5),
+    )
+    assert city["imputed"] == {"age": 3} and city["encoded"] == {"smoker": 2} and city["blank"] == []
+    assert (clinic["not_in_all"], clinic["labelled_not_in_all"]) == (5, 0)
+    assert clinic["imputed"] == {"sugar": 1, "stay": 1} and "no value in any column to learn from in line" in str(
+        clinic["blank"]
+    )
+    lines = inspection.in_words(task.source.tables)
+    assert lines[0] == (
+        "city.csv: 35 rows; 30 of them in all files; 5 that not all have (5 labelled), not used; "
+        "missing, replaced by the mean: age (3); one 0/1 column for each value: smoker (2)"
+    )
+
+
+def test_rows_that_not_all_have_count_for_means_and_scales_where_asked(tmp_path, tables):
+    pytest.importorskip("private_set_intersection")
+    write_overlapping(tmp_path, tables)
+    same = load(config(alignment="psi"), "aligned", 2, 0, tmp_path)
+    more = load(config(alignment="psi", own_rows="fit"), "aligned", 2, 0, tmp_path)
+    assert (same.labels == more.labels).all() and not np.array_equal(same.features[1], more.features[1])
+    # by hand: the training rows of the clinic and its own five
+    clinic = pd.read_csv(tmp_path / "clinic.csv").set_index("patient")
+    shared = [f"p{i:02d}" for i in range(5, 35)]
+    own = clinic.drop(shared)
+    train = clinic.loc[shared].iloc[split_rows(30, 0.1, 0.3, 0)["train"]]
+    assert len(own) == 5
+    known = np.concatenate([train.stay.dropna(), own.stay])
+    by_hand = ((train.stay - known.mean()) / known.std()).fillna(0).to_numpy()
+    np.testing.assert_allclose(more.features[1][:, 1], by_hand, rtol=1e-5)
+    alone = tabular_files.load_own(config(alignment="psi", own_rows="fit"), "aligned", 2, 0, tmp_path, more, 1)
+    np.testing.assert_array_equal(alone.features[1], more.features[1])
