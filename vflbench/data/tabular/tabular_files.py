@@ -17,7 +17,6 @@ The messages of both are on the ledger, in the phase `align`; no wall time inclu
 
 import dataclasses
 import importlib.util
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,7 +46,6 @@ DATASETS = (
 
 MADE_UP = "__index_level_"  # pandas writes a frame's index into a Parquet file as columns with this prefix
 FEWEST = 10  # samples that can be divided into training, validation and test
-log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -257,7 +255,7 @@ def _note_columns(
     for line in inspection.blank(source, held, features):
         found.note(line)
     if config.id and config.id in held:
-        found.of(_places, source, held[config.id], config.id)
+        found.of(alignment.row_of, source, held[config.id], config.id)
 
 
 # --- files and their columns ------------------------------------------------------------------------------------------
