@@ -17,7 +17,7 @@ DRAWN = b"drawn"
 def beside() -> Iterator[Callable[[Path, dict[str, Any]], None]]:
     """What draws a run, given its folder and summary; the other process ends with the block."""
     with subprocess.Popen(
-        [sys.executable, "-m", __name__],
+        [sys.executable, "-P", "-m", __name__],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
