@@ -1,5 +1,6 @@
 """The command `vflbench`: a file for each verb, and `train` for a line without one."""
 
+import gc
 import importlib
 import io
 import os
@@ -67,7 +68,11 @@ def _dispatch(args: list[str]) -> int:
             + (f" Did you mean {hint!r}?" if hint else "")
             + " See vflbench --help"
         )
-    return _command_of("train", args)
+    gc.disable()  # until a job trains: what is imported stays, and to look at it again and again costs a fifth of it
+    try:
+        return _command_of("train", args)
+    finally:
+        gc.enable()
 
 
 def _command_of(verb: str, args: list[str]) -> int:

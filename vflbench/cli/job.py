@@ -1,7 +1,9 @@
 """A run, single or a job of a sweep, in its folder."""
 
 import contextlib
+import gc
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,8 +39,15 @@ class Outcome:
         (complain if self.error else say)(self.line)
 
 
-def start(hydra: Session, cfg: DictConfig, overrides: list[str], command: str, quiet: bool = False) -> Outcome:
-    """Run one checked configuration in its folder."""
+def start(
+    hydra: Session,
+    cfg: DictConfig,
+    overrides: list[str],
+    command: str,
+    quiet: bool = False,
+    draw: Callable[[Path, dict[str, Any]], None] | None = None,
+) -> Outcome:
+    """Run one checked configuration in its folder; `draw` draws its pictures, unless it is to have none."""
     folder, found = config.folder_of(cfg, "hydra.run.dir"), None
     dated = folders.dated(cfg, "run", overrides)
     try:
@@ -63,7 +72,7 @@ def start(hydra: Session, cfg: DictConfig, overrides: list[str], command: str, q
         overrides = [*overrides, config.quoted("hydra.run.dir", str(made[0]))]
     elif found is None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # before Hydra, which would let others read it
-    task = partial(job, command=command, quiet=quiet)
+    task = partial(job, command=command, quiet=quiet, draw=draw)
     try:
         with config.refusing():
             outcome: Outcome = hydra.start(task, overrides, log=not quiet)
@@ -84,6 +93,7 @@ def job(
     quiet: bool = False,
     total: int | None = None,
     swept: frozenset[str] = frozenset(),
+    draw: Callable[[Path, dict[str, Any]], None] | None = None,
 ) -> Outcome:
     """One run, in the folder that Hydra made.
 
@@ -93,6 +103,7 @@ def job(
     ----------
     total : the number of a sweep's jobs; None for a single run.
     swept : the keys that differ between these jobs.
+    draw : draws the pictures of a single run; None: `draw_run`.
     """
     hydra = HydraConfig.get()
     folder = Path(hydra.runtime.output_dir)
@@ -110,7 +121,7 @@ def job(
             files.prepare(folder)
             with lock.held(folder), interrupts.once():  # also while an interrupted run is reported
                 try:
-                    outcome = _outcome_of(cfg, folder, label, command, quiet)
+                    outcome = _outcome_of(cfg, folder, label, command, quiet, draw)
                 finally:
                     inventory.leave(folder)
     except (VflbenchError, OSError) as error:  # another process writes there, or the lock failed: nothing is written
@@ -125,7 +136,7 @@ def _failed(folder: Path, error: VflbenchError | None, label: str) -> Outcome:
     return Outcome(1, folder, error, f"{label}: failed: {error}" if label else f"error: {error}")
 
 
-def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: bool) -> Outcome:
+def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: bool, draw: Any) -> Outcome:
     """Carry out the job in its locked folder; a job of a sweep has a label."""
     values = config.plain(cfg)
     try:
@@ -133,9 +144,9 @@ def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: 
             return done
         if label and not cfg.overwrite:  # continue what an earlier start of this sweep has begun
             values["resume"] = values["resume"] or (folder / "manifest.json").is_file()
-        draws = not label and values["plot"] == "auto"
+        draw = draw if not label and values["plot"] == "auto" else _without_pictures
         untyped = config.untyped(cfg, cast(DictConfig, HydraConfig.get()))
-        summary = _run(config.checked(values, untyped), folder, command, quiet or bool(label), draws, cfg)
+        summary = _run(config.checked(values, untyped), folder, command, quiet or bool(label), draw, cfg)
     except Exception as failure:
         if label and isinstance(failure, ConfigError):
             reason = one_line(failure)
@@ -168,15 +179,13 @@ def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: 
     return _failed(folder, error, label)
 
 
-def _run(
-    run_config: RunConfig, folder: Path, command: str, quiet: bool, draws: bool, cfg: DictConfig
-) -> dict[str, Any]:
+def _run(run_config: RunConfig, folder: Path, command: str, quiet: bool, draw: Any, cfg: DictConfig) -> dict[str, Any]:
     """Train, and return the summary; the runner imports no plots, so it is given what draws a run."""
     from vflbench.runner.run import run
 
-    draw: Any = _without_pictures
-    if draws:
+    if draw is None:
         from vflbench.plots.curves import draw_run as draw
+    gc.enable()  # see `vflbench.cli`
     info = registry.algorithms()[run_config.algorithm.name]
     choices = {
         str(group): str(option) for group, option in HydraConfig.get().runtime.choices.items() if option is not None

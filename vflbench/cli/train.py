@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
+import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from vflbench import config
+from vflbench.cli import pictures
 from vflbench.cli.dry_run import dry_run
 from vflbench.cli.words import say
 from vflbench.hydra_internals import flags_parser
@@ -30,7 +33,11 @@ def command(args: list[str]) -> int:
     if flags.cfg or flags.info is not None or flags.hydra_help or flags.shell_completion:
         return _show(flags, parser)
     overrides = flags.overrides + (["hydra.mode=RUN"] if flags.run else [])
-    with config.session(overrides, flags.config_dir) as hydra:
+    pictured = not ({"plot=none", "dry_run=true"} & {*overrides} or flags.multirun or "torch" in sys.modules)
+    with (
+        pictures.beside() if pictured else contextlib.nullcontext() as draw,
+        config.session(overrides, flags.config_dir) as hydra,
+    ):
         overrides = config.for_all_links(hydra, overrides)
         plan = config.plan(hydra, overrides, flags.multirun)
         typed = shlex.join(["vflbench", *args])
@@ -44,7 +51,7 @@ def command(args: list[str]) -> int:
             return 0
         from vflbench.cli import job
 
-        return job.start(hydra, plan.cfg, overrides, typed).code
+        return job.start(hydra, plan.cfg, overrides, typed, draw=draw).code
 
 
 def _show(flags: Namespace, parser: ArgumentParser) -> int:

@@ -74,11 +74,12 @@ def _copy_tensor(tensor: torch.Tensor) -> Copied:
         raise FederationError(f"a payload cannot be a tensor of {tensor.dtype}")
     shape = tuple(tensor.shape)
     form = _shaped(f"tensor {name}", shape, tensor.element_size())
+    tensor = tensor.detach() if tensor.requires_grad else tensor
     # the stride of a dimension of size 1 means nothing, and a copy would keep it
     if 1 in shape and tensor.is_contiguous():
-        copy = tensor.detach().clone(memory_format=torch.contiguous_format)
+        copy = tensor.clone(memory_format=torch.contiguous_format)
     else:
-        copy = tensor.detach().clone()
+        copy = tensor.clone()
     if not copy.is_contiguous():  # a copy keeps its layout, since that decides the order of sums
         strides = copy.stride()
         order = sorted(range(len(shape)), key=lambda d: -strides[d])

@@ -227,7 +227,7 @@ class Network:
             if pair is None or part is None:
                 slopes = slopes * (passed[place] > 0)
                 continue
-            part[0].copy_(torch.bmm(slopes.transpose(1, 2), passed[place]))
+            torch.bmm(slopes.transpose(1, 2), passed[place], out=part[0])
             part[1].copy_(slopes.sum(dim=1))
             if place > first:
                 slopes = slopes @ pair[0]

@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import LogFormatter
@@ -505,6 +506,10 @@ def save(figure: Figure, stem: Path) -> None:
         assert isinstance(text, Text)
         text.set_parse_math(False)
         text.set_text(printable(text.get_text()))
-    for kind, key in (("png", "Software"), ("svg", "Date")):
+    for kind, canvas, key in (("png", FigureCanvasAgg, "Software"), ("svg", FigureCanvasSVG, "Date")):
+        canvas(figure)
+        figure.set_layout_engine("constrained")
+        figure.get_layout_engine().execute(figure)  # type: ignore[union-attr]
+        figure.set_layout_engine(None)  # with one, savefig would draw everything twice
         with atomic(stem.with_name(f"{stem.name}.{kind}")) as temporary:
             figure.savefig(temporary, format=kind, metadata={key: None})

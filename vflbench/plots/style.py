@@ -63,7 +63,7 @@ RC = {
         "lines.markersize": 5,
     },
     **{"legend.frameon": False, "legend.fontsize": 9, "legend.handlelength": 3.5},
-    **{"svg.fonttype": "none", "svg.hashsalt": "vflbench", "savefig.dpi": 130},
+    **{"svg.fonttype": "none", "svg.hashsalt": "vflbench", "figure.dpi": 130},
 }
 SIZE = (6.4, 4.2)  # inches, of one panel
 

@@ -195,11 +195,21 @@ def write_parquet(path: Path, columns: Mapping[str, np.ndarray | pa.Array]) -> N
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.table({name: pa.array(column) for name, column in columns.items()})
+    arrays = {name: _arrow(column) if isinstance(column, np.ndarray) else column for name, column in columns.items()}
+    table = pa.table(arrays)
     with atomic(path) as temporary:
         pq.write_table(
             table.replace_schema_metadata({"vflbench_schema": str(SCHEMA)}), temporary, **_encoding(list(columns))
         )
+
+
+def _arrow(column: np.ndarray, valid: np.ndarray | None = None) -> pa.Array:
+    """The column as it lies in memory, null where it is not `valid`; `pyarrow.array` would import pandas for it."""
+    import pyarrow as pa
+
+    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    values = pa.py_buffer(np.ascontiguousarray(column))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(column.dtype), len(column), [bits, values])
 
 
 def merge_parquet(path: Path, sources: Sequence[Path]) -> None:
@@ -295,7 +305,7 @@ def _write_coded(
     for (name, kind), column in zip(types.items(), columns, strict=True):
         if kind == "text":
             codes = column.astype(np.int32)
-            indices = pa.array(codes, mask=codes < 0)  # a negative code is a null
+            indices = _arrow(codes, codes >= 0)  # a negative code is a null
             found[name] = pa.DictionaryArray.from_arrays(indices, pa.array(list(names[name]), pa.string()))
         else:
             found[name] = np.ascontiguousarray(column, kind)

@@ -8,8 +8,6 @@ Pieces are summed in the order of the workers' names. The ledger's `vectors` cou
 
 from dataclasses import dataclass
 
-import torch
-
 from vflbench.algorithms.gossip import shared
 from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
@@ -62,9 +60,13 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
                     await me.send(name, piece, tag="gradient")
             own = await me.recv_all(others, tag="gradient")
             own.insert(m, pieces[m])
-            mean = sum(own[1:], own[0]) / len(own)
+            mean = own[0]
+            for piece in own[1:]:
+                mean.add_(piece)
+            mean.div_(len(own))
             await me.send_many(others, mean, tag="mean")
             means = await me.recv_all(others, tag="mean")
             means.insert(m, mean)
-            sgd.w.sub_(torch.cat(means), alpha=cfg.lr)
+            for part, mean in zip(sgd.w.tensor_split(len(means)), means, strict=True):
+                part.sub_(mean, alpha=cfg.lr)
         me.report(**sgd.end(t, me.evaluates(t)))

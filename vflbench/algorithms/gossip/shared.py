@@ -236,7 +236,15 @@ class LocalSgd:
 
     async def gradient(self, me: Any) -> Tensor:
         """Compute the gradient g of the next batch."""
-        return await self._compute(me, -1.0, 0.0)
+        if self.secret is not None:
+            return await self._compute(me, -1.0, 0.0)
+        x, y = self.chosen
+        seen = self.running, self.total, float(self.cfg.weight_decay)
+        result = await me.compute(_gradient(self.network), self.w, x, y, *seen, cost=len(y))
+        gradient: Tensor
+        gradient, self.w, self.running, self.total = result
+        self.seen += 1
+        return gradient
 
     async def _compute(self, me: Any, lr: float, own: float, in_place: bool = False) -> Tensor:
         cfg, secret = self.cfg, self.secret
@@ -328,6 +336,28 @@ def _step(network: Network) -> Any:
         return change.add_(w, alpha=own - lr * decay), *_seen(running, total, losses)
 
     function: Any = step
+    if network.dense:
+        function.together = together
+    return function
+
+
+@functools.lru_cache(maxsize=32)
+def _gradient(network: Network) -> Any:
+    @batchable
+    def gradient(
+        w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, decay: float
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The gradient, with decay w; w, which lies beside the others' from then on; the losses seen."""
+        loss, change = network.gradient(w, x, y)
+        return change.add_(w, alpha=decay), w, *_seen(running, total, loss)
+
+    def together(
+        w: Tensor, x: Tensor, y: Tensor, running: Tensor, total: Tensor, decay: float
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        losses, change = network.gradients(w, x, y)
+        return change.add_(w, alpha=decay), w, *_seen(running, total, losses)
+
+    function: Any = gradient
     if network.dense:
         function.together = together
     return function
