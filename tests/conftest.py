@@ -147,6 +147,33 @@ def nothing_is_learnt_beside_runs() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def composed_once() -> Iterator[None]:
+    """Options are composed once for all tests of a worker, not for every run: that took half of a small run's time.
+
+    Those of other packages than the toy and of a user's folder are not shared, for tests change them.
+    """
+    from vflbench import registry
+    from vflbench.config.typed import OPEN
+    from vflbench.hydra_internals import Loader
+
+    compose, known = Loader._compose_options, {}
+
+    def once(self: Loader, *how: Any) -> bytes:
+        places = tuple((place.provider, place.path) for place in self.config_search_path.get_path())
+        plugins = {entry.module for group in OPEN for entry in registry.entries(group).values() if entry.plugin}
+        if plugins - {"toy_vfl.algorithm", "toy_vfl.data"} or any(place == "command-line" for place, _ in places):
+            return compose(self, *how)
+        key = (places, frozenset(plugins), how)
+        if key not in known:
+            known[key] = compose(self, *how)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Loader, "_compose_options", once)
+        yield
+
+
 @pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[Any]:
     """Ray for the runs of a module, which find it with engine.address=auto."""

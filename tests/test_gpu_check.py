@@ -50,10 +50,14 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        (["gpu_check"], "gpu_check: no CUDA device: torch"),
-        (["bench.py", "gpu"], "left out, as torch finds no CUDA device here: gpu"),
+        pytest.param(["gpu_check"], "gpu_check: no CUDA device: torch", id="gpu_check"),
+        pytest.param(
+            ["bench.py", "gpu"],
+            "left out, as torch finds no CUDA device here: gpu",
+            id="bench",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["gpu_check", "bench"],
 )
 def test_without_a_gpu_they_refuse_by_name(command: list[str], told: str) -> None:
     page = ROOT / "docs" / "results" / "gpu.md"
@@ -66,7 +70,7 @@ def test_without_a_gpu_they_refuse_by_name(command: list[str], told: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "family", [pytest.param(name, marks=[pytest.mark.slow] if name in ("graph", "split") else []) for name in SMALL]
+    "family", [pytest.param(name, marks=[] if name == "joins" else [pytest.mark.slow]) for name in SMALL]
 )
 def test_every_family_is_timed(family: str, benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(benchmark.FAMILIES) == set(SMALL)

@@ -6,8 +6,13 @@ import ast
 from pathlib import Path
 
 import hydra
+import pytest
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import OmegaConf
 
-from vflbench import hydra_internals
+from vflbench import config, hydra_internals
 
 ROOT = Path(hydra_internals.__file__).parent
 DOCUMENTED = {"hydra.core.config_store", "hydra.core.hydra_config"}
@@ -15,7 +20,9 @@ LOOK_AT = """another Hydra than those that hydra_internals.py was read with. Loo
 add it to VERIFIED:
 ConfigRepository (_find_object_source, get_group_options, load_config, initialize_sources),
 ConfigSource._normalize_file_name;
-ConfigLoaderImpl.load_configuration; Hydra (run, multirun, compose_config, what answers --cfg,
+ConfigLoaderImpl (load_configuration, _load_configuration_impl, whose last part Loader repeats, get_group_options,
+validate_sweep_overrides_legal, _apply_overrides_to_config), get_overrides_dirname;
+Hydra (run, multirun, compose_config, what answers --cfg,
 --info, --hydra-help), its _run_job;
 get_args_parser; GlobalHydra and HydraConfig as singletons; Override (sweep_iterator,
 _convert_value, and what our class of that name calls);
@@ -26,6 +33,34 @@ basic_launcher.py)."""
 
 def test_hydra_is_one_that_was_looked_at() -> None:
     assert hydra.__version__ in hydra_internals.VERIFIED, LOOK_AT
+
+
+@pytest.mark.parametrize("mode", [RunMode.RUN, RunMode.MULTIRUN])
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ["algorithm=vfl_sgd", "dataset=star_schema", "rounds=2", "hydra.run.dir=a b", "plot=none"],
+        ["experiment=glasu/table2", "seed=3", "rounds=${seed}", "hydra.verbose=true"],
+        ["+x=1", "x=2", "~x", "++y=[1,2]", "hydra.sweep.subdir=${seed}"],
+        ["algorithm.lr=3", "algorithm={lr: 4}", "algorithm.lr=5"],
+        ["algorithm=glasu,vfl_sgd", "seed=1,2"],
+        ["hydra.job.name=other", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"],
+        ["algorithm=nosuch"],
+        ["algorithm.nosuch=1"],
+        ["rounds=[1,"],
+    ],
+)
+def test_what_is_remembered_is_what_hydra_composes(typed: list[str], mode: RunMode) -> None:
+    def found(loader: ConfigLoaderImpl, line: list[str]) -> str:
+        try:
+            return OmegaConf.to_yaml(loader.load_configuration("config", line, mode))
+        except HydraException as error:
+            return f"{error}, from {error.__cause__}"
+
+    with config.session(typed) as session:
+        plain = ConfigLoaderImpl(session.config_loader.config_search_path)
+        for line in (typed, [*typed, "seed=4"], typed):  # composed, from what is remembered, and remembered whole
+            assert found(session.config_loader, line) == found(plain, line)
 
 
 def test_no_other_file_knows_hydras_internals() -> None:

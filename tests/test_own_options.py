@@ -160,8 +160,7 @@ def test_a_privacy_mechanism(tmp_path: Path, package: Path) -> None:
 def test_a_topology(tmp_path: Path) -> None:
     (command,) = [command for command in COMMANDS if "topology=wheel" in command]
     words = [
-        *command.split(),
-        "dataset.source=synthetic",
+        *command.replace("dataset=mnist", "dataset=digits").split(),  # smaller
         "rounds=2",
         "algorithm.workers=5",
         "algorithm.batch_size=512",

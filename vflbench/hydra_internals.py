@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra import version
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.hydra import Hydra
@@ -100,11 +100,13 @@ class Loader(ConfigLoaderImpl):
         self.__setstate__({})
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key != "_composed"}
+        return {key: value for key, value in vars(self).items() if key not in ("_composed", "_options", "_overrides")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._composed = functools.lru_cache(maxsize=256)(self._compose)
+        self._options = functools.lru_cache(maxsize=256)(self._compose_options)
+        self._overrides = OverridesParser.create()
         self.prepare()
 
     def load_configuration(
@@ -122,6 +124,37 @@ class Loader(ConfigLoaderImpl):
     def _compose(self, how: tuple[Any, ...], folder: str) -> bytes:
         name, overrides, *rest = how
         return pickle.dumps(super().load_configuration(name, list(overrides), *rest))
+
+    def _load_configuration_impl(
+        self, config_name: str | None, overrides: list[str], run_mode: RunMode, *how: Any, **more: Any
+    ) -> DictConfig:
+        """The options are composed once, which takes longest; the values are then set by Hydra's own function."""
+        parsed = self._overrides.parse_overrides(overrides)
+        values = [one for one in parsed if not self.repository.group_exists(one.key_or_group)]
+        mixed = any(one not in values and isinstance(one.value(), dict) for one in parsed)
+        if mixed or any(one.key_or_group.startswith(("hydra.job", "hydra.searchpath")) for one in values):
+            cfg: DictConfig = super()._load_configuration_impl(config_name, overrides, run_mode, *how, **more)
+            return cfg
+        if more.get("validate_sweep_overrides", True):
+            self.validate_sweep_overrides_legal(parsed, run_mode, more.get("from_shell", True))
+        options = tuple(one.input_line for one in parsed if one not in values)
+        cfg = pickle.loads(self._options(config_name, options, run_mode))
+        self._apply_overrides_to_config([one for one in values if not one.is_sweep_override()], cfg)
+        lines = {own: [one.input_line for one in parsed if one.is_hydra_override() is own] for own in (True, False)}
+        cfg.hydra.overrides.hydra, cfg.hydra.overrides.task = lines[True], lines[False]
+        cfg.hydra.runtime.cwd = os.getcwd()
+        named, own = cfg.hydra.job.config.override_dirname, [one for one in parsed if not one.is_hydra_override()]
+        cfg.hydra.job.override_dirname = get_overrides_dirname(own, named.exclude_keys, named.item_sep, named.kv_sep)
+        return cfg
+
+    def _compose_options(self, name: str | None, options: tuple[str, ...], mode: RunMode) -> bytes:
+        return pickle.dumps(super()._load_configuration_impl(name, list(options), mode, True, False))
+
+    def get_group_options(self, group_name: str, results_filter: Any = ObjectType.CONFIG, *how: Any) -> list[str]:
+        """As Hydra's, which parses the configuration anew each time."""
+        if any(how):
+            return list(super().get_group_options(group_name, results_filter, *how))
+        return self.repository.get_group_options(group_name, results_filter)
 
 
 # --- a session --------------------------------------------------------------------------------------------------------

@@ -319,7 +319,7 @@ def test_vectors_of_an_iteration(module: ModuleType, expected: int) -> None:
 # --- theory (section 6) -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("mode", "sizes"), [("star", (3, 6)), ("matching", (5,))])
+@pytest.mark.parametrize(("mode", "sizes"), [("star", (3, 6)), pytest.param("matching", (5,), marks=pytest.mark.slow)])
 def test_distances_stay_below_the_envelope_and_the_floor_does_not_grow_with_p(
     mode: str, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from vflbench.runner.evaluate import Observer
 from vflbench.types import ConfigError, VflbenchError
 
 ADMM, SGD = [rfl_admm_v, rfl_admm, vfl_admm], [rfl_sgd_v, rfl_sgd, vfl_sgd]
+FEW = [pytest.param(one, marks=[] if one in (rfl_admm, rfl_sgd_v) else [pytest.mark.slow]) for one in (*ADMM, *SGD)]
 NONE = privacy_config()
 
 
@@ -65,7 +66,7 @@ def test_without_noise_or_clipping_and_with_whole_batches_nothing_changes(
         assert not torch.allclose(other.theta(), plain.theta(), rtol=1e-3)
 
 
-@pytest.mark.parametrize("module", [*ADMM, *SGD], ids=name_of)
+@pytest.mark.parametrize("module", FEW, ids=name_of)
 def test_a_random_batchs_step_is_on_average_that_of_all_rows(module: ModuleType) -> None:
     """At a tiny learning rate every step starts from theta = 0 all but exactly: their mean is that of the gradient
     estimates."""
@@ -78,7 +79,7 @@ def test_a_random_batchs_step_is_on_average_that_of_all_rows(module: ModuleType)
         assert float((mean - step).norm() / step.norm()) < 0.2, c
 
 
-@pytest.mark.parametrize("module", [*ADMM, *SGD], ids=name_of)
+@pytest.mark.parametrize("module", FEW, ids=name_of)
 def test_every_party_ends_at_its_target_and_no_step_is_left(module: ModuleType) -> None:
     result = privately(module, privacy_config("tablepuppet", epsilon=2.0))
     for name, found in spent(result).items():
@@ -237,7 +238,7 @@ def test_a_regression_that_is_no_rating_is_refused() -> None:
 # --- stopping and going on --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", [*ADMM, *SGD], ids=name_of)
+@pytest.mark.parametrize("module", FEW, ids=name_of)
 def test_a_resumed_run_is_the_one_that_never_stopped(module: ModuleType) -> None:
     privacy = privacy_config("tablepuppet", epsilon=1.0, prediction_noise=5.0)
     cuts: list[Any] = []
@@ -276,7 +277,7 @@ def command(folder: Path, *more: str) -> Any:
 
 
 @pytest.mark.usefixtures("no_pictures")
-@pytest.mark.parametrize("algorithm", ["rfl_admm", "rfl_sgd_v"])
+@pytest.mark.parametrize("algorithm", [pytest.param("rfl_admm", marks=pytest.mark.slow), "rfl_sgd_v"])
 def test_a_run_with_privacy_and_attack_says_what_it_is_worth(
     algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

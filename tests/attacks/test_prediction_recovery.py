@@ -89,7 +89,7 @@ def test_it_is_the_noise_that_stops_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", [rfl_admm, rfl_sgd], ids=["rfl_admm", "rfl_sgd"])
-@pytest.mark.parametrize("noise", [None, 2.0])
+@pytest.mark.parametrize("noise", [None, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_where_tables_come_in_parts_the_transcript_is_enough(
     module: ModuleType, noise: float | None, tmp_path: Path
 ) -> None:

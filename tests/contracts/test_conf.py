@@ -175,7 +175,16 @@ def test_epochs_and_rounds_together_are_refused_saying_what_a_round_is(more: lis
         plan("algorithm=leasgd", "dataset=digits", "epochs=2", "rounds=4", *more)
 
 
-@pytest.mark.parametrize("path", TUNED, ids=name_of)
+FIRST_TUNED = {path.parent: path for path in reversed(TUNED)}  # of each algorithm
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[] if path == FIRST_TUNED[path.parent] else [pytest.mark.slow], id=name_of(path))
+        for path in TUNED
+    ],
+)
 def test_tuned_values_are_valid(path: Path, hydra: Any) -> None:
     assert path.read_text(encoding="utf-8").startswith("# @package _global_\n")
     words = [f"algorithm={path.parent.name}", f"dataset={path.stem}"]

@@ -117,7 +117,14 @@ def test_no_measured_number_is_typed(page):
     assert not [line for line in text.split("\n") if re.search(r"\d", line)]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != "gpu"])  # empty until there is a GPU
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] if page in ("pubsub_vfl", "tablepuppet") else [])  # the longest
+        for page in PAGES
+        if page != "gpu"  # empty until there is a GPU
+    ],
+)
 def test_every_number_that_is_read_counts(page, script, monkeypatch):
     """Each cell that a template asks for changes the page, or stops a sentence, where it is far smaller or far
     larger."""

@@ -110,7 +110,9 @@ def test_how_many_rows_a_party_may_keep() -> None:
     assert vertical.kept_rows(lambda rows: network(theta, rows), x, 10) == vertical.KEPT_BYTES / 10 / a_row
 
 
-@pytest.mark.parametrize("name", ["vfl", "avfl", "svfl", "mtcd"])
+@pytest.mark.parametrize(
+    "name", ["vfl", "svfl", *(pytest.param(name, marks=pytest.mark.slow) for name in ("avfl", "mtcd"))]
+)
 def test_a_graph_that_is_not_kept_changes_no_number(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = (*DIGITS, "model=split_mlp", "rounds=2")
     kept = run(tmp_path / "kept", name, *words)
@@ -182,7 +184,9 @@ COMPOSED = {
 @pytest.mark.parametrize(
     "data", [pytest.param(DIGITS, id="classes"), pytest.param(ENERGY, id="regression", marks=pytest.mark.slow)]
 )
-@pytest.mark.parametrize("case", COMPOSED)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[] if case == "deep" else [pytest.mark.slow]) for case in COMPOSED]
+)
 def test_every_family_trains_what_is_put_together(case: str, data: tuple[str, ...], tmp_path: Path) -> None:
     words = [f"model.{word}" for word in ("embedding=4", *COMPOSED[case])]
     common = (

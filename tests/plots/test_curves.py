@@ -59,9 +59,11 @@ def test_pictures_are_deterministic_and_drawn_before_the_summary_is_there(make_r
 @pytest.mark.parametrize(
     ("changes", "alarm"),
     [
-        ({"source": DataSource("synthetic")}, "SYNTHETIC DATA, nothing of it is real"),
+        pytest.param(
+            {"source": DataSource("synthetic")}, "SYNTHETIC DATA, nothing of it is real", marks=pytest.mark.slow
+        ),
         ({"source": DataSource("partial")}, "PARTLY SYNTHETIC DATA"),
-        ({"status": "diverged"}, "status: diverged"),
+        pytest.param({"status": "diverged"}, "status: diverged", marks=pytest.mark.slow),
         (
             {"source": DataSource("synthetic"), "status": "target_reached"},
             "SYNTHETIC DATA, nothing of it is real · status: target reached",

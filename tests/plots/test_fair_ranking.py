@@ -258,7 +258,7 @@ def test_all_runs_on_another_network_equal_fresh_runs_there(
 
     monkeypatch.chdir(tmp_path)
     link = [f"network.{kind}.latency_ms=50" for kind in ("client_server", "client_client")]
-    own = ["dataset=breast_cancer", "dataset.problem=learning", "rounds=2", "plot=none", "seed=0,1"]
+    own = ["dataset=breast_cancer", "dataset.problem=learning", "rounds=1", "plot=none", "seed=0"]
     sweep = ["-m", "algorithm=avfl,vfl", *own]
     assert cli.command([*sweep, *link, "hydra.sweep.dir=slow"]) == 0
     assert cli.command([*sweep, "network=lan", "hydra.sweep.dir=fresh"]) == 0
@@ -267,7 +267,7 @@ def test_all_runs_on_another_network_equal_fresh_runs_there(
     table = Path("a.csv").read_text()
     assert table == Path("b.csv").read_text() and ",avfl," in table and ",vfl," in table
     before = {path: path.stat().st_mtime_ns for path in Path("outputs/rerun").glob("*/summary.json")}
-    assert len(before) == 4
+    assert len(before) == 2
     assert cli.command(["report", "slow", "--rerun", "lan", "--out", "c.html"]) == 0  # kept
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert cli.command(["report", "slow", "--rerun", "lann", "--out", "d.html"]) == 1 and not Path("d.html").exists()
@@ -279,7 +279,7 @@ def test_all_runs_on_another_network_equal_fresh_runs_there(
     monkeypatch.setattr(rerun, "_data", lambda run: str(run.folder))
     capsys.readouterr()
     assert cli.command(["report", "slow", "--rerun", "us_us", "--out", "e.html", "--csv", "e.csv"]) == 1
-    assert capsys.readouterr().err.count("was trained on other data") == 2
+    assert capsys.readouterr().err.count("was trained on other data") == 1
     assert "was trained on other data" in Path("e.html").read_text() and ",avfl," not in Path("e.csv").read_text()
 
 

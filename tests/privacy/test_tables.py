@@ -302,7 +302,14 @@ def test_epsilon_grows_with_steps_and_with_less_noise_and_sigma_with_both() -> N
 
 @pytest.mark.parametrize(
     ("target", "rate", "steps"),
-    [(1.0, 0.02, 500), (8.0, 0.3, 60), (1.0, 1.0, 100), (0.15, 0.01, 100), (1.0, 0.97, 9), (30.0, 0.001, 50)],
+    [
+        (1.0, 0.02, 500),
+        (1.0, 1.0, 100),
+        *(
+            pytest.param(*other, marks=pytest.mark.slow)
+            for other in ((8.0, 0.3, 60), (0.15, 0.01, 100), (1.0, 0.97, 9), (30.0, 0.001, 50))
+        ),
+    ],
 )
 def test_calibration_is_tight_and_never_overshoots(target: float, rate: float, steps: int) -> None:
     noise = accountant.calibrate_steps(target, 1e-5, rate, steps)

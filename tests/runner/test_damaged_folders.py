@@ -123,6 +123,8 @@ def cases(runs: Path, command: str) -> list[tuple[str, str, str, bytes | None]]:
             # others are not looked into: one of each is enough
             if not (name in READ if kind != "killed" else command == "resume"):
                 harmed = chance.sample(harmed, 1)
+            elif command == "resume":  # it trains in every case; the other commands have all damages of these files
+                harmed = chance.sample(harmed, min(3, len(harmed)))
             found += [(kind, name, what, data) for what, data in harmed]
     return found
 
@@ -229,7 +231,7 @@ def test_every_damaged_folder(command: str, runs: Path, tmp_path: Path, capsys: 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_some_damaged_folders(command: str, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of those of the test above a few for each command."""
-    found = faults(runs, tmp_path, command, random.Random(0).sample(cases(runs, command), 6), capsys)
+    found = faults(runs, tmp_path, command, random.Random(0).sample(cases(runs, command), 4), capsys)
     assert not found, "\n".join(found)
 
 

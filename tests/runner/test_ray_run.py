@@ -376,8 +376,9 @@ def test_a_device_that_is_none_is_told_with_its_party(monkeypatch: pytest.Monkey
         party(plan.config, registry.algorithms()["glasu"], 1, None, "client_1", source="synthetic")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_pool")
-@pytest.mark.parametrize("when", ["survey", pytest.param("score", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("when", ["survey", "score"])
 def test_a_surveyor_that_is_killed_fails_the_run_by_name(
     when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,7 +63,7 @@ def test_the_mapping_is_the_inner_join(how: str, kind: st.SearchStrategy[Any]) -
     parts."""
     joins = [Equality(("a", "x"), ("b", "x")), Equality(("b", "y"), ("a", "y")), Equality(("c", "z"), ("b", "x"))]
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=60, deadline=None)
     @given(columns(kind, "x", "y"), columns(kind, "x", "y"), columns(kind, "z"), st.integers(0, 7))
     def check(a: Table, b: Table, c: Table, cut: int) -> None:
         tables = {"a": a, "b": b, "c": c}
