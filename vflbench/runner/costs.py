@@ -45,7 +45,7 @@ class Around:
 class Costs:
     """The costs of one run under one network and accounting."""
 
-    ledger: np.ndarray  # (messages, 10) rows; `sent` and `delivered` are not read
+    ledger: np.ndarray  # (messages, 10) rows; `sent` and `delivered` are read of a time-dependent run only
     traces: Mapping[str, np.ndarray]  # party -> (events, 4 or 5) rows; of a time-dependent run with their times
     parties: Mapping[str, Standing]  # in the parties' order
     network: NetworkConfig
@@ -123,7 +123,11 @@ class Costs:
         early = self.ledger[:, COLUMN["round"]] == 0
         aligned, handed, served = self._early("align"), self._early("setup"), self.around.served
         own = setup(self.ledger, self.traces, list(self.parties))
-        begun = own.seconds(self.network, self.roles) if self.charged is None else 0.0
+        begun = 0.0  # an accounting with times of its own has none before the first round
+        if self.charged is None and self.time_dependent:  # its times are what they were
+            begun = float(own.rows[:, COLUMN["delivered"]].max(initial=0.0))
+        elif self.charged is None:
+            begun = own.seconds(self.network, self.roles)
         (communication, _) = self.times([rounds], [clock])[0]
         found: dict[str, dict[str, float | None] | None] = {
             "align": {**self._sums(*self._priced(aligned)), "seconds": self._seconds(aligned)},
