@@ -116,9 +116,9 @@ class Costs:
         """Bytes, messages, weighted cost and seconds of each phase of a run that ended as `summary` says.
 
         Seconds are of communication; those of `setup` and `train` add up to the run's. `align` is the data set's own
-        alignment, as it was sent, and with what the accounting charges before the run both have that, too. `predict` is
-        one request for `PER` predictions, by the bytes of a row in the last evaluation, whose `rows` it says. It
-        is None where that is not known.
+        alignment, as it was sent. What the accounting charges before the run is in `align` and `setup`. `predict` is
+        one request for `PER` predictions, by the bytes of a row in the last evaluation, whose `rows` it says. It is
+        None where that is not known.
         """
         early = self.ledger[:, COLUMN["round"]] == 0
         aligned, handed, served = self._early("align"), self._early("setup"), self.around.served
@@ -128,7 +128,7 @@ class Costs:
             begun = float(own.rows[:, COLUMN["delivered"]].max(initial=0.0))
         elif self.charged is None:
             begun = own.seconds(self.network, self.roles)
-        (communication, _) = self.times([rounds], [clock])[0]
+        communication = self.summary(rounds, clock)["communication_seconds"]
         found: dict[str, dict[str, float | None] | None] = {
             "align": {**self._sums(*self._priced(aligned)), "seconds": self._seconds(aligned)},
             "setup": {
