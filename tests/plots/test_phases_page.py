@@ -11,7 +11,7 @@ import pytest
 import vflbench
 from vflbench.cli import report as report_verb
 from vflbench.cli import show as show_verb
-from vflbench.plots import report
+from vflbench.plots import curves, report
 from vflbench.results import pricing, reader, selection
 from vflbench.results.pricing import Charged
 
@@ -158,3 +158,11 @@ def test_a_run_of_an_older_version_has_nothing_beside_training(runs: Path) -> No
     assert selection.judged(run) == "val_accuracy"
     run.summary.pop("phases")
     assert all(Charged().more(run, axis) == 0 for axis in AXES)
+
+
+def test_the_picture_says_which_phases_its_axis_has(runs: Path) -> None:
+    run = reader.load(runs / "vfl_sgd")
+    for axis, said in (("bytes", True), ("communication_seconds", True), ("round", False)):
+        figure = curves._picture(run.curve, run.summary, None, axis)
+        (legend,) = figure.legends
+        assert ("phases setup and train" in legend.get_title().get_text()) == said, axis

@@ -17,6 +17,7 @@ from vflbench.data.matching import psi_bytes
 from vflbench.results import reader
 from vflbench.results.pricing import Charged
 from vflbench.results.reader import Run
+from vflbench.runner.evaluate import Observer
 from vflbench.runner.reprice import Profile, reprice
 from vflbench.types import VflbenchError
 
@@ -242,3 +243,62 @@ def test_an_older_run_is_read_and_priced_as_before(train: Trains, tmp_path: Path
     assert reader.load(made.folder).summary["cost"] == 2 * run.summary["cost"] and not refused
     _, refused = priced(old, tmp_path / "priced")
     assert len(refused) == 1 and "its manifest.json lacks `assumed`" in refused[0]
+
+
+# --- damage and stops -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"phases": {"align": 3}}, "phases.align: 3 is no object"),
+        ({"phases": {}}, "phases.align: None is no object"),
+        ({"assumes": "labels"}, "assumes: 'labels' has the wrong type"),
+    ],
+)
+def test_a_malformed_summary_is_named(train: Trains, wrong: dict[str, Any], said: str) -> None:
+    run = train("algorithm=local_sgd", *DIGITS, "algorithm.workers=2", "model.widths=[16]")
+    path = run.folder / "summary.json"
+    (run.folder / "files.jsonl").unlink()
+    path.write_text(json.dumps(json.loads(path.read_text()) | wrong))
+    with pytest.raises(VflbenchError, match=said):
+        reader.load(run.folder).summary  # noqa: B018
+
+
+def test_malformed_assumptions_are_named(train: Trains, tmp_path: Path) -> None:
+    run = train("algorithm=vfl", *DIGITS)
+    path = run.folder / "manifest.json"
+    (run.folder / "files.jsonl").unlink()
+    for wrong in (
+        [["align"]],
+        [["align", ["nobody", "active", "x", 3]]],
+        [["align", ["passive_1", "active", "x", "y"]]],
+    ):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"assumed": wrong}))
+        made, refused = priced(reader.load(run.folder), tmp_path / "priced")
+        assert made is None and "manifest.json is malformed: assumed" in refused[0], wrong
+
+
+@pytest.mark.parametrize("algorithm", ["vfl_sgd", "vfl"])  # the one reports shares, the other sends embeddings
+def test_a_run_that_goes_on_knows_what_predictions_cost(
+    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends at a budget in a round that is not scored: its last evaluation was before the checkpoint."""
+    words = [f"algorithm={algorithm}", "dataset=digits", "dataset.problem=learning", "engine.threads=1", "plot=none"]
+    words += ["algorithm.parties=2", "rounds=4", "eval_every=2", "checkpoint_every=2", "algorithm.batch_size=400"]
+    whole = vflbench.run([*words, f"hydra.run.dir={tmp_path / 'whole'}"])
+    words += [f"max_bytes={whole.curve['bytes'][0] + 1}", f"hydra.run.dir={tmp_path / 'stopped'}"]
+    closes = Observer.on_round
+
+    def stops(self: Observer, round: int, engine: Any) -> bool:
+        if round == 3:
+            raise KeyboardInterrupt
+        return closes(self, round, engine)
+
+    monkeypatch.setattr(Observer, "on_round", stops)
+    with pytest.raises(KeyboardInterrupt):
+        vflbench.run(words)
+    monkeypatch.setattr(Observer, "on_round", closes)
+    resumed = vflbench.run([*words, "resume=true"])
+    assert (resumed.summary["status"], resumed.summary["rounds"]) == ("budget", 3)
+    assert phase(resumed, "predict") == phase(whole, "predict") and phase(whole, "predict")[0] > 0

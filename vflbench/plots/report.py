@@ -92,6 +92,8 @@ def read(
         settings = selection.settings(runs)
         report.panels.append(Panel(settings, *selection.target(settings), selection.choose(settings)))
     for run in found.runs:
+        if "phases" in run.summary and run.summary["phases"].get("predict") is None:
+            report.notes.append(f"{run.folder}: what its predictions cost is not known, and not charged")
         if time_dependent.get(run.summary["algorithm"]):
             report.time_dependent.add(run.folder)
         try:

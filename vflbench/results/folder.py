@@ -422,6 +422,7 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "metric.goal": ("max", "min", None), "privacy.neighbouring": ("add_remove", "replace_one", None),
     "privacy.covers": ("model", "transcript", None), "metric_of": ("server", "mean worker"),
 }  # fmt: skip
+_PHASE: dict[str, Any] = {"bytes": int, "messages": int, "cost": _NUMBER, "seconds": _NUMBER_OR_NULL}
 # Keys that only some runs have.
 _SUMMARY_OPTIONAL: dict[str, Any] = {
     "phases": dict, "predictions": int, "assumes": list, "before": {"bytes": int, "messages": int},
@@ -468,6 +469,12 @@ def validate_summary(summary: Mapping[str, Any]) -> list[str]:
         problems.append(f"bytes.by_link sums to {found} without {UNCHARGED_LINK}, not to bytes.total={total}")
     if (summary["communication_seconds"] is None) == (summary["idle_seconds"] is None):
         problems.append("communication_seconds, idle_seconds: exactly one must be null")
+    for name in PHASES if "phases" in summary else ():
+        one = summary["phases"].get(name)
+        if isinstance(one, dict):
+            problems += _mistyped(one, _PHASE | ({"rows": int} if name == "predict" else {}), f"phases.{name}.")
+        elif one is not None or name != "predict":
+            problems.append(f"phases.{name}: {one!r} is no object")
     if summary["status"] in ("failed", "skipped") and not summary["reason"]:
         problems.append(f"reason: missing for status {summary['status']}")
     if None in (summary["data_source"], summary["metric"]["name"]) and summary["status"] not in (

@@ -45,7 +45,7 @@ class Around:
 class Costs:
     """The costs of one run under one network and accounting."""
 
-    ledger: np.ndarray  # (messages, 10) rows; `sent` and `delivered` are not read
+    ledger: np.ndarray  # (messages, 10) rows; `sent` and `delivered` are read of a time-dependent run only
     traces: Mapping[str, np.ndarray]  # party -> (events, 4 or 5) rows; of a time-dependent run with their times
     parties: Mapping[str, Standing]  # in the parties' order
     network: NetworkConfig
@@ -111,14 +111,18 @@ class Costs:
         """Bytes, messages, weighted cost and seconds of each phase of a run that ended as `summary` says.
 
         Seconds are of communication; those of `setup` and `train` add up to the run's. `align` is the data set's own
-        alignment, as it was sent, and with what the accounting charges before the run both have that, too. `predict` is
-        one request for `PER` predictions, by the bytes of a row in the last evaluation, whose `rows` it says. It
-        is None where that is not known.
+        alignment, as it was sent. What the accounting charges before the run is in `align` and `setup`. `predict` is
+        one request for `PER` predictions, by the bytes of a row in the last evaluation, whose `rows` it says. It is
+        None where that is not known.
         """
         early = self.ledger[:, COLUMN["round"]] == 0
         aligned, handed, served = self._early("align"), self._early("setup"), self.around.served
         own = setup(self.ledger, self.traces, list(self.parties))
-        begun = own.seconds(self.network, self.roles) if self.charged is None else 0.0
+        begun = 0.0  # an accounting with times of its own has none before the first round
+        if self.charged is None and self.time_dependent:  # its times are what they were
+            begun = float(own.rows[:, COLUMN["delivered"]].max(initial=0.0))
+        elif self.charged is None:
+            begun = own.seconds(self.network, self.roles)
         communication = self.times([rounds], [clock])[0]["communication_seconds"]
         found: dict[str, dict[str, float | None] | None] = {
             "align": {**self._sums(*self._priced(aligned)), "seconds": self._seconds(aligned)},

@@ -8,7 +8,7 @@ import numpy as np
 
 from vflbench import registry
 from vflbench.federation.links import LINK_KINDS
-from vflbench.federation.phases import Exchange, Tapes, exchange
+from vflbench.federation.phases import Exchange, Sized, Tapes, exchange
 from vflbench.federation.replay import Program
 from vflbench.results import folder as files
 from vflbench.results.reader import OWN, Arrays, Run
@@ -100,8 +100,21 @@ class Trained(Run):
     @cached_property
     def tags(self) -> list[str]:
         """The names of the tags, by their codes in the ledger; behind them those of what is assumed."""
-        assumed = [message[2] for _, message in self.manifest.get("assumed", [])]
-        return list(dict.fromkeys([*self.columns.texts["tag"].names, *assumed]))
+        return list(dict.fromkeys([*self.columns.texts["tag"].names, *(tag for _, (_, _, tag, _) in self.assumed)]))
+
+    @cached_property
+    def assumed(self) -> list[tuple[str, Sized]]:
+        """What the method assumes to be there: (phase, message); nothing in an older run's manifest."""
+        found = self.manifest.get("assumed", [])
+        try:
+            sized = [(phase, (src, dst, tag, int(nbytes))) for phase, (src, dst, tag, nbytes) in found]
+        except (TypeError, ValueError) as error:
+            raise VflbenchError(f"manifest.json is malformed: assumed: {error}") from error
+        if unknown := {end for _, (src, dst, _, _) in sized for end in (src, dst)} - self.parties.keys():
+            raise VflbenchError(
+                f"manifest.json is malformed: assumed: there is no party {sorted(map(str, unknown))[0]}"
+            )
+        return sized
 
     def _messages(self, *phases: str) -> np.ndarray:
         """The ledger's rows of `phases`, with codes as in federation.ledger."""
@@ -125,11 +138,9 @@ class Trained(Run):
         def made(tapes: Tapes) -> Exchange:
             return exchange(tapes, names, lambda a, b: link_code(self.parties, a, b), self.tags.index)
 
-        try:
-            assumed = exchanges(self.manifest.get("assumed", []), made)
-        except (KeyError, TypeError, ValueError) as error:
-            raise VflbenchError(f"manifest.json is malformed: assumed: {error}") from error
-        return Around(aligned, assumed, served if before else None, before["rows"] if before else 0)
+        return Around(
+            aligned, exchanges(self.assumed, made), served if before else None, before["rows"] if before else 0
+        )
 
     @cached_property
     def scores(self) -> list[dict[str, Any]]:

@@ -373,10 +373,14 @@ def _around(federation: Federation, engine: Engine, observer: Observer) -> Aroun
     roles = {name: party.role for name, party in standing.items()}
     served = {party.name: party.served for party in engine.order}
     tapes = serving.tapes(scored, served, observer.shares, roles, federation.topology.connected) if scored else None
+    known = None
+    if tapes is not None:
+        with contextlib.suppress(ValueError):  # a process that has died took its part along
+            known = made(tapes, scored)
     return Around(
         made(one_by_one(assumed.aligned(task, federation.attacked))),
         assumed.exchanges(federation.assumed, made),
-        None if tapes is None else made(tapes, scored),
+        known,
         serving.rows(task),
     )
 

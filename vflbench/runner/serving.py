@@ -40,7 +40,8 @@ def tapes(
     found: dict[str, list[Event]] = {
         name: list(events) if round == scored else [] for name, (round, events) in served.items()
     }
-    if not any(round == scored for round, _ in served.values()) and any(events for _, events in served.values()):
+    rounds = {round for round, events in served.values() if events}
+    if rounds and max(rounds) != scored:  # of a run that was stopped within an evaluation, or before any was done again
         return None
     round, sizes = shares
     if not sizes:
