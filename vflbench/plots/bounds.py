@@ -268,9 +268,8 @@ def _upright(axes: Axes, place: float, text: str, levels: Sequence[float]) -> No
     largest = max((np.max(line.get_xdata(), initial=0) for line in axes.lines if _of_data(axes, line)), default=0)
     axes.get_ylim()  # the final one
     taken = [axes.transAxes.inverted().transform(axes.transData.transform((0, level)))[1] for level in levels]
-    height = next(
-        (at for at in (0.03, 0.13, 0.23, 0.33) if all(abs(at + 0.02 - other) > 0.05 for other in taken)), 0.03
-    )
+    free = (at for at in (0.03, 0.13, 0.23, 0.33) if all(abs(at + 0.02 - other) > 0.05 for other in taken))
+    height = next(free, 0.03)
     how: dict[str, Any] = {"va": "bottom", "fontsize": 8, "color": INK, "bbox": BOX, "zorder": 4}
     if largest and place > BEYOND * largest:
         axes.annotate(f"{text} →", (1.0, height), xycoords="axes fraction", ha="right", **how)
