@@ -96,6 +96,7 @@ def test_where_all_have_labels_a_method_that_is_shown_is_the_line(make_run: Any)
     alone = make_run("s", algorithm="standalone_gnn", level=lambda t: 0.4, extra=own)
     (found,) = bounds.of([glasu, alone])
     assert found.levels == {"alone": (0.4, None)} and found.learners == {"alone": "standalone_gnn"}
+    assert [row["name"] for row in bounds.rows([glasu, alone])] == ["ship it", "each party alone"]
     assert bounds.note([glasu, alone], "accuracy").startswith("No line for centralised:")
 
 

@@ -158,6 +158,11 @@ def _missing(bounds: Bounds) -> str:
     return f"No line for {lacking}: {bounds.why}." if bounds.why else ""
 
 
+def _name(bounds: Bounds, level: str) -> str:
+    """What a level is called."""
+    return "each party alone" if bounds.learners.get(level) in METHODS["alone"] else NAMES[level]
+
+
 # --- in a table -------------------------------------------------------------------------------------------------------
 
 
@@ -179,7 +184,7 @@ def rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
         for key, (value, sd) in bounds.levels.items():
             cost = {"bytes": 0.0, "seconds": 0.0} if key == "alone" else {"bytes": None, "seconds": None}
             found.append(
-                {**common, **cost, "name": NAMES[key], "selected": value, "selected_sd": sd}
+                {**common, **cost, "name": _name(bounds, key), "selected": value, "selected_sd": sd}
                 | {"note": bounds.learners[key], "validation": bounds.validation.get(key)}
             )
     return found
@@ -225,7 +230,8 @@ def draw(axes: Axes, runs: Sequence[Run] | Sequence[Mapping[str, Any]], x: str, 
     place = {"bytes": bounds.bytes, "communication_seconds": bounds.seconds, "virtual_seconds": bounds.seconds}.get(x)
     if place is not None:
         text = f"ship it, {human_bytes(bounds.bytes) if x == 'bytes' else f'{place:.3g} s'}"
-        _upright(axes, place / scale, text, rising=metric in ("accuracy", "auroc"))
+        shown = [] if metric == TRAINING_METRIC else [value for value, _ in bounds.levels.values()]
+        _upright(axes, place / scale, text, shown)
 
 
 def _has(summary: Mapping[str, Any]) -> bool:
@@ -251,20 +257,20 @@ def _across(axes: Axes, bounds: Bounds) -> None:
         axes.axhline(value, color=INK, linestyle=(0, (6, 3)), linewidth=1.1, zorder=1.5)
         low = place == 0 and len(ordered) > 1
         axes.annotate(
-            f"{NAMES[name]} {value:.4g}", (1.0, value), xycoords=("axes fraction", "data"),
+            f"{_name(bounds, name)} {value:.4g}", (1.0, value), xycoords=("axes fraction", "data"),
             xytext=(-2, -3 if low else 3), textcoords="offset points", ha="right", va="top" if low else "bottom",
             fontsize=8, color=INK, bbox=BOX, zorder=4,
         )  # fmt: skip
 
 
-def _upright(axes: Axes, place: float, text: str, rising: bool) -> None:
-    """Ship it as a dashed line; where it is far beyond the curves, an arrow at the right edge.
-
-    Its label is where curves seldom are: below for a metric that is `rising`, else above.
-    """
+def _upright(axes: Axes, place: float, text: str, levels: Sequence[float]) -> None:
+    """Ship it as a dashed line, labelled below, off the `levels`; far beyond the curves it is an arrow at the edge."""
     largest = max((np.max(line.get_xdata(), initial=0) for line in axes.lines if _of_data(axes, line)), default=0)
-    height, side = (0.03, "bottom") if rising else (0.97, "top")
-    how: dict[str, Any] = {"va": side, "fontsize": 8, "color": INK, "bbox": BOX, "zorder": 4}
+    axes.get_ylim()  # the final one
+    taken = [axes.transAxes.inverted().transform(axes.transData.transform((0, level)))[1] for level in levels]
+    free = (at for at in (0.03, 0.13, 0.23, 0.33) if all(abs(at + 0.02 - other) > 0.05 for other in taken))
+    height = next(free, 0.03)
+    how: dict[str, Any] = {"va": "bottom", "fontsize": 8, "color": INK, "bbox": BOX, "zorder": 4}
     if largest and place > BEYOND * largest:
         axes.annotate(f"{text} →", (1.0, height), xycoords="axes fraction", ha="right", **how)
         return

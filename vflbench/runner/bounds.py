@@ -32,7 +32,7 @@ from vflbench.types import NetworkConfig
 
 log = logging.getLogger(__name__)
 
-MOST_NUMBERS = 4 * 10**6  #: of training rows that a learner is given; above it a sample of the rows
+MOST_NUMBERS = 2 * 10**6  #: of training rows that a learner is given; above it a sample of the rows
 MOST_ROWS = 200_000  #: of validation or test rows
 MOST_PARTIES = 4  #: for which `brings` is computed: it takes a learner for each
 HASHED = 10**8  #: numbers of an array that name what is kept

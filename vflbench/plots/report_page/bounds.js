@@ -27,8 +27,9 @@ function drawBounds(svg, X, Y, box, largest) {
     svg.append(shape("path", { class: "bound", d: `M${box.left} ${y}H${box.right}` }), shape("text", { class: "bound", x: box.right - 2, y: y + (below ? 13 : -4), "text-anchor": "end" }, `${bound.name} ${scored(level(bound))}`));
   });
   for (const bound of drawnBounds().filter((one) => boundX(one) !== null)) {
-    // its label is where curves seldom are
-    const words = `${bound.name}, ${shown(boundX(bound), state.axis)}`, y = panel().goal === "max" ? box.bottom - 6 : box.top + 14;
+    // its label is below, where curves seldom are, and off the levels
+    const words = `${bound.name}, ${shown(boundX(bound), state.axis)}`, free = (at) => levels.every((one) => Math.abs(Y(level(one)) - at + 4) > 12);
+    const y = [6, 36, 66, 96].map((up) => box.bottom - up).find(free) ?? box.bottom - 6;
     if (!near(bound, largest)) {
       svg.append(shape("text", { class: "bound", x: box.right - 2, y, "text-anchor": "end" }, `${words} →`));
       continue;
