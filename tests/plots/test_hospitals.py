@@ -49,6 +49,31 @@ def test_the_ranking_on_another_network_is_that_of_fresh_runs(place: Path) -> No
         assert len(names) >= 15
 
 
+def test_a_broken_copy_is_told_whole(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A label is gone, an ID is there twice, a column of IDs has another name, and a number is infinite."""
+    pytest.importorskip("private_set_intersection")
+    city, clinic = (place / f"examples/data/{name}.csv" for name in ("city", "clinic"))
+    lines = city.read_text(encoding="utf-8").splitlines()
+    lines[3] = lines[3].rpartition(",")[0] + ","
+    lines[7] = lines[6]
+    city.write_text("\n".join(lines), encoding="utf-8")
+    head, *lines = clinic.read_text(encoding="utf-8").splitlines()
+    lines[1] = ",".join([lines[1].partition(",")[0], "inf", "clear", "4"])
+    clinic.write_text("\n".join([head.replace("patient", "person"), *lines]), encoding="utf-8")
+    words = ["--config-dir", "examples", "algorithm=vfl", "dataset=hospitals", "dry_run=true"]
+    assert cli.command(words) == 1
+    told = capsys.readouterr().err
+    assert "5 problems in your files" in told
+    for text in (
+        "dataset.id=patient: examples/data/clinic.csv has no such column",
+        "examples/data/city.csv, line 4, column readmitted: no label",
+        "examples/data/city.csv, line 8, column patient: the ID",
+        "examples/data/clinic.csv, line 3, column sugar: a value is not finite",
+        "examples/data/clinic.csv, column person: 1900 different values",
+    ):
+        assert text in told
+
+
 def test_a_preset_that_sweeps_may_name_all_links_at_once(place: Path) -> None:
     """And one run of it is started alone, as `report --rerun` does."""
     from vflbench import config

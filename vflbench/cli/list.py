@@ -4,7 +4,7 @@ import shutil
 import textwrap
 from argparse import ArgumentParser
 
-from vflbench import adapt, config, registry
+from vflbench import registry
 from vflbench.cli.words import say
 from vflbench.results.sweep import align
 from vflbench.results.texts import shown_to
@@ -84,6 +84,8 @@ def runnable(words: list[str], config_dir: str | None = None) -> dict[str, RunCo
     ------
     ConfigError : no algorithm runs there.
     """
+    from vflbench import adapt, config  # Hydra, which the list of algorithms does not need
+
     found: dict[str, RunConfig] = {}
     refused: list[ConfigError] = []
     with config.session(words, config_dir) as hydra:
