@@ -23,6 +23,7 @@ def large_run(folder: Path, messages: int, clients: int = 20, per_round: int = 5
     from vflbench.federation.links import LINK_KINDS
     from vflbench.federation.simulated import SimulatedEngine
     from vflbench.results import folder as files
+    from vflbench.results import parquet
     from vflbench.results.identity import config_hash
     from vflbench.runner.costs import Costs, Standing
     from vflbench.types import ComputeConfig, DataSource, LinkConfig, Metric, NetworkConfig
@@ -51,8 +52,8 @@ def large_run(folder: Path, messages: int, clients: int = 20, per_round: int = 5
     ]
     curve = costs.curve(scores)
     files.prepare(folder)
-    files.ledger_parquet(folder / "ledger.parquet", ledger.T, list(specs), tags, LINK_KINDS)
-    files.trace_parquet(folder / "trace.parquet", traces)
+    parquet.ledger_parquet(folder / "ledger.parquet", ledger.T, list(specs), tags, LINK_KINDS)
+    parquet.trace_parquet(folder / "trace.parquet", traces)
     files.write_curve(folder / "curve.csv", curve, "accuracy")
     manifest = {
         "schema": files.SCHEMA,

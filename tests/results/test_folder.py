@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from vflbench.results import folder, inventory, reader
+from vflbench.results import folder, inventory, parquet, reader
 from vflbench.types import DataSource, Metric, VflbenchError
 
 ACCURACY = Metric("accuracy", "max")
@@ -103,7 +103,7 @@ def test_write_that_the_system_cuts_short(tmp_path, small_disk):
     with pytest.raises(VflbenchError, match=r"cannot write .*big: File too large"):
         folder.atomic_write(tmp_path / "big", b"x" * 100_000)
     with pytest.raises(VflbenchError, match=r"cannot write .*p\.parquet"):
-        folder.write_parquet(tmp_path / "p.parquet", {"a": np.random.default_rng(0).random(10_000)})
+        parquet.write_parquet(tmp_path / "p.parquet", {"a": np.random.default_rng(0).random(10_000)})
     assert os.listdir(tmp_path) == []
 
 
@@ -213,7 +213,7 @@ def ledger(count):
 def test_ledger_of_a_million_messages(tmp_path):
     arrays, parties, tags = ledger(1_000_000), ["server", "client_0", "client_1"], ["embedding", "aggregate"]
     start = time.perf_counter()
-    folder.ledger_parquet(tmp_path / "ledger.parquet", arrays.values(), parties, tags, ["client_server"])
+    parquet.ledger_parquet(tmp_path / "ledger.parquet", arrays.values(), parties, tags, ["client_server"])
     assert time.perf_counter() - start < 5  # about 0.5 s; a loop over rows would take several times as long
     schema = pq.read_schema(tmp_path / "ledger.parquet")
     columns = ("round", "src", "dst", "link", "tag", "bytes", "vectors", "sent", "delivered", "seq", "phase")
@@ -229,15 +229,15 @@ def test_ledger_of_a_million_messages(tmp_path):
 
 
 def test_empty_ledger_and_wrong_columns(tmp_path):
-    folder.ledger_parquet(tmp_path / "ledger.parquet", ledger(0).values(), ["server"], [], [])
+    parquet.ledger_parquet(tmp_path / "ledger.parquet", ledger(0).values(), ["server"], [], [])
     assert len(reader.Run(tmp_path).ledger) == 0
     with pytest.raises(ValueError, match="shorter"):
-        folder.ledger_parquet(tmp_path / "ledger.parquet", [np.zeros(1)], [], [], [])
+        parquet.ledger_parquet(tmp_path / "ledger.parquet", [np.zeros(1)], [], [], [])
 
 
 def test_trace(tmp_path):
     traces = {"server": np.array([[0, -1, 0, 0.25]]), "client_0": np.array([[1, 0, 5, 8.0], [3, -1, 1, 1.0]])}
-    folder.trace_parquet(tmp_path / "trace.parquet", traces)
+    parquet.trace_parquet(tmp_path / "trace.parquet", traces)
     read = reader.Run(tmp_path).trace
     assert read["kind"].tolist() == ["compute", "send", "mark"]
     assert read["peer"].isna().tolist() == [True, False, True] and read["peer"][1] == "server"

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from vflbench.results import folder, inventory, reader
+from vflbench.results import folder, inventory, parquet, reader
 from vflbench.types import VflbenchError
 
 
@@ -112,7 +112,7 @@ def test_numbers_beyond_measure_are_named(make_run, key, value):
 def test_damaged_parquet_is_named(make_run):
     run = make_run("a")
     path = run.folder / "ledger.parquet"
-    folder.write_parquet(path, {"bytes": np.arange(1000)})
+    parquet.write_parquet(path, {"bytes": np.arange(1000)})
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(VflbenchError, match=r"ledger.parquet is truncated"):
         _ = run.ledger
@@ -126,7 +126,7 @@ def test_other_schema_is_refused(make_run, monkeypatch):
         _ = run.summary
     with monkeypatch.context() as other:
         other.setattr(folder, "SCHEMA", 7)
-        folder.write_parquet(run.folder / "ledger.parquet", {"bytes": np.arange(3)})
+        parquet.write_parquet(run.folder / "ledger.parquet", {"bytes": np.arange(3)})
     with pytest.raises(VflbenchError, match=r"ledger.parquet has schema version 7"):
         _ = run.ledger
 
@@ -139,8 +139,8 @@ def test_empty_curve_is_a_curve(tmp_path):
 def write_marks(run, rounds):
     """A trace in which one party ends each of `rounds`."""
     (run.folder / "trace.parquet").unlink(missing_ok=True)
-    marks = [(folder.EVENT_KINDS.index("mark"), -1, -1, round) for round in rounds]
-    folder.trace_parquet(run.folder / "trace.parquet", {"server": np.array(marks, dtype=float).reshape(-1, 4)})
+    marks = [(parquet.EVENT_KINDS.index("mark"), -1, -1, round) for round in rounds]
+    parquet.trace_parquet(run.folder / "trace.parquet", {"server": np.array(marks, dtype=float).reshape(-1, 4)})
 
 
 def test_a_run_whose_trace_lacks_rounds_is_refused(make_run):

@@ -16,6 +16,7 @@ import torch
 from vflbench.federation.ledger import LEDGER_FIELDS, TRACE_FIELDS
 from vflbench.federation.snapshot import Cut
 from vflbench.results import folder as files
+from vflbench.results import parquet
 from vflbench.runner import checkpoint
 from vflbench.runner.checkpoint import Checkpoints, Part
 from vflbench.types import VflbenchError
@@ -89,8 +90,8 @@ def test_merging_keeps_every_value_and_a_part_of_the_rows_in_memory(
     sources = [tmp_path / f"{number}.parquet" for number in range(5)]
     values = np.random.default_rng(0).normal(size=(5, 130))
     for path, own in zip(sources, values, strict=True):
-        files.write_parquet(path, {"seq": np.arange(130), "value": own})
-    files.merge_parquet(tmp_path / "all.parquet", sources)
+        parquet.write_parquet(path, {"seq": np.arange(130), "value": own})
+    parquet.merge_parquet(tmp_path / "all.parquet", sources)
     merged = pq.ParquetFile(tmp_path / "all.parquet")
     assert merged.read()["value"].to_numpy().tolist() == values.ravel().tolist()
     assert merged.schema_arrow.metadata[b"vflbench_schema"] == b"1"

@@ -10,20 +10,16 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.text import Text
-from matplotlib.ticker import LogFormatter
 
 from vflbench.plots import bounds, style
+from vflbench.plots.canvas import entitle, legend_below, new_figure, plain, save
 from vflbench.results import selection
-from vflbench.results.folder import atomic, atomic_write, splits
+from vflbench.results.folder import atomic_write, splits
 from vflbench.results.identity import flat
 from vflbench.results.network import network_label
 from vflbench.results.reader import Run
-from vflbench.results.texts import printable, si_scale, spreadsheet
+from vflbench.results.texts import si_scale, spreadsheet
 from vflbench.types import ENDED_WELL, TRAINING_METRIC, Metric
 
 # Column of the curve -> label of the axis.
@@ -382,37 +378,6 @@ def _levels(lines: Mapping[str, list[Run]]) -> dict[int, float]:
     return {seed: mean - float(np.mean(list(means.values()))) for seed, mean in means.items()}
 
 
-def entitle(axes: Axes, title: str, alarm: str) -> None:
-    """Set a panel's title, with the warning `alarm` below it."""
-    axes.set_title(title, loc="left", fontsize=11, pad=22 if alarm else 8)
-    if alarm:
-        axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
-
-
-def plain(axis: Axis) -> None:
-    """Write plain numbers along a logarithmic axis, also between powers of ten where it has few of these."""
-
-    class Plain(LogFormatter):
-        def __call__(self, value: float, pos: int | None = None) -> str:
-            return f"{value:g}" if super().__call__(value, pos) else ""  # matplotlib decides which to label
-
-    axis.set_major_formatter(Plain(minor_thresholds=(1.5, 0.6)))
-    axis.set_minor_formatter(Plain(minor_thresholds=(1.5, 0.6)))
-
-
-def legend_below(figure: Figure) -> None:
-    """Draw one legend for all panels, below them: inside it could cover a curve."""
-    entries = {
-        text: handle for axes in figure.axes for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    if not entries:
-        return
-    width, height = figure.get_size_inches()
-    columns = max(1, int(width * 11 / (max(map(len, entries)) + 6)))  # about 11 characters to the inch
-    figure.set_size_inches(width, height + 0.2 * -(-len(entries) // columns))
-    figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=columns)
-
-
 def _chosen(run: Run, metric: str) -> pd.DataFrame:
     """One point at x = 0: the run's selected value, or its final one without validation."""
     scores = run.summary["metric"]
@@ -451,22 +416,6 @@ def _lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
-def new_figure(panels: int) -> tuple[Figure, list[Axes]]:
-    """A figure with panels in rows of two; without panels it says so.
-
-    It is made without pyplot: nothing needs to be closed, and no display is used.
-    """
-    columns = max(1, min(2, panels))  # three side by side are too wide to read
-    rows = max(1, -(-panels // columns))
-    figure = Figure(figsize=(style.SIZE[0] * columns, style.SIZE[1] * rows), layout="constrained")
-    FigureCanvasAgg(figure)
-    places = [figure.add_subplot(rows, columns, place + 1) for place in range(max(1, panels))]
-    if not panels:
-        places[0].text(0.5, 0.5, "no runs", transform=places[0].transAxes, ha="center", color=style.QUIET)
-        places[0].set_axis_off()
-    return figure, places
-
-
 def _timeless(x: str, curves: Sequence[pd.DataFrame], clocks: Iterable[str]) -> str:
     """The column to draw against: `x`, or what stands in for communication time.
 
@@ -492,24 +441,3 @@ def _label_y(axes: Axes, metric: str, prefix: str = "") -> None:
     axes.set_ylabel(_TRAINED.get(metric, prefix + metric))
     if metric in _TRAINED:
         axes.set_yscale("log")
-
-
-def save(figure: Figure, stem: Path) -> None:
-    """Write `stem`.png and `stem`.svg, atomically and without a date; names are never read as formulas."""
-    numbers = {
-        label
-        for axes in figure.axes
-        for axis in (axes.xaxis, axes.yaxis)
-        for label in axis.get_ticklabels(which="both")
-    }
-    for text in figure.findobj(lambda artist: isinstance(artist, Text) and artist not in numbers):
-        assert isinstance(text, Text)
-        text.set_parse_math(False)
-        text.set_text(printable(text.get_text()))
-    for kind, canvas, key in (("png", FigureCanvasAgg, "Software"), ("svg", FigureCanvasSVG, "Date")):
-        canvas(figure)
-        figure.set_layout_engine("constrained")
-        figure.get_layout_engine().execute(figure)  # type: ignore[union-attr]
-        figure.set_layout_engine(None)  # with one, savefig would draw everything twice
-        with atomic(stem.with_name(f"{stem.name}.{kind}")) as temporary:
-            figure.savefig(temporary, format=kind, metadata={key: None})

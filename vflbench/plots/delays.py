@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from vflbench.plots import style
-from vflbench.plots.curves import save
+from vflbench.plots.canvas import save
 
 _PANELS = ("active", "passive", "top")
 

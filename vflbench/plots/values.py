@@ -13,7 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from vflbench.plots import style
-from vflbench.plots.curves import Picture, entitle, legend_below, new_figure, plain, save, write_points
+from vflbench.plots.canvas import entitle, legend_below, new_figure, plain, save
+from vflbench.plots.curves import Picture, write_points
 from vflbench.results.texts import as_text, printable
 
 Names = Mapping[str, Mapping[str, str]]  # key -> value -> what to call it

@@ -21,7 +21,6 @@ import numpy as np
 from vflbench import registry
 from vflbench.results import inventory
 from vflbench.results.folder import (
-    PARQUET,
     PHASES,
     SCHEMA,
     UNCHARGED_LINK,
@@ -29,6 +28,7 @@ from vflbench.results.folder import (
     validate_manifest,
     validate_summary,
 )
+from vflbench.results.parquet import PARQUET
 from vflbench.types import VflbenchError
 
 if TYPE_CHECKING:

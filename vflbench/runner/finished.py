@@ -11,6 +11,7 @@ from vflbench.federation.links import LINK_KINDS
 from vflbench.federation.phases import Exchange, Sized, Tapes, exchange
 from vflbench.federation.replay import Program
 from vflbench.results import folder as files
+from vflbench.results import parquet
 from vflbench.results.reader import OWN, Arrays, Run
 from vflbench.runner.assumed import exchanges
 from vflbench.runner.costs import Around, Standing, link_code
@@ -89,7 +90,7 @@ class Trained(Run):
 
     def _traces(self, phase: str) -> dict[str, np.ndarray]:
         names = list(self.parties)
-        codes = {"party": names, "kind": files.EVENT_KINDS, "peer": names, "phase": files.PHASES}
+        codes = {"party": names, "kind": parquet.EVENT_KINDS, "peer": names, "phase": files.PHASES}
         rows = _rows(self.events.of([phase]), "trace", codes)
         party, rows = rows[:, 0], rows[:, 1:-1]
         bounds = np.searchsorted(party, np.arange(len(names) + 1))  # written party by party
@@ -156,8 +157,8 @@ def _rows(found: Arrays, file: str, known: Mapping[str, Sequence[str]]) -> np.nd
 
     Texts become indices into those `known` (-1: none).
     """
-    rows = np.empty((len(found), len(files.PARQUET[file])), order="F")
-    for at, name in enumerate(files.PARQUET[file]):
+    rows = np.empty((len(found), len(parquet.PARQUET[file])), order="F")
+    for at, name in enumerate(parquet.PARQUET[file]):
         if name not in known:
             rows[:, at] = found.numbers[name]
             continue

@@ -24,7 +24,7 @@ from vflbench.federation.ledger import COLUMN
 from vflbench.federation.links import LINK_KINDS
 from vflbench.federation.replay import Retimed
 from vflbench.results import folder as files
-from vflbench.results import inventory, lock, reader
+from vflbench.results import inventory, lock, parquet, reader
 from vflbench.results.identity import config_hash
 from vflbench.results.network import network_label
 from vflbench.results.reader import Run
@@ -214,7 +214,7 @@ class Finished(Trained):
         pictures = ["curve"] if config["accounting"] == self.config["accounting"] else ["curve", "bytes"]
         with _whole(place) as folder:
             more = {phase: one.rows for phase, one in costs.others().items()}
-            files.ledger_parquet(folder / "ledger.parquet", columns, list(self.parties), self.tags, LINK_KINDS, more)
+            parquet.ledger_parquet(folder / "ledger.parquet", columns, list(self.parties), self.tags, LINK_KINDS, more)
             with files.atomic(folder / "trace.parquet") as trace:  # what parties did is the same
                 shutil.copyfile(self.folder / "trace.parquet", trace)
             files.write_curve(folder / "curve.csv", curve, self.summary["metric"]["name"])

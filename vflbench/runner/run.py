@@ -26,6 +26,7 @@ from vflbench.federation.phases import Exchange, Tapes, exchange, one_by_one
 from vflbench.federation.snapshot import Cut
 from vflbench.privacy import mechanisms
 from vflbench.results import folder as files
+from vflbench.results import parquet
 from vflbench.results.identity import config_hash, hide
 from vflbench.results.network import network_label
 from vflbench.results.reader import Run
@@ -320,8 +321,8 @@ def _write(
     rows = costs.curve(observer.rows)
     others = costs.others()
     messages, events = ({phase: getattr(one, part) for phase, one in others.items()} for part in ("rows", "traces"))
-    files.ledger_parquet(folder / "ledger.parquet", ledger.T, list(engine.parties), tags, LINK_KINDS, messages)
-    files.trace_parquet(folder / "trace.parquet", traces, events)
+    parquet.ledger_parquet(folder / "ledger.parquet", ledger.T, list(engine.parties), tags, LINK_KINDS, messages)
+    parquet.trace_parquet(folder / "trace.parquet", traces, events)
     files.write_curve(folder / "curve.csv", rows, metric.name)
     _save_models(engine, folder)
 

@@ -1,0 +1,83 @@
+"""What all pictures share: figures with panels, their titles and legends, and how they are saved."""
+
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.ticker import LogFormatter
+
+from vflbench.plots import style
+from vflbench.results.folder import atomic
+from vflbench.results.texts import printable
+
+
+def entitle(axes: Axes, title: str, alarm: str) -> None:
+    """Set a panel's title, with the warning `alarm` below it."""
+    axes.set_title(title, loc="left", fontsize=11, pad=22 if alarm else 8)
+    if alarm:
+        axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
+
+
+def plain(axis: Axis) -> None:
+    """Write plain numbers along a logarithmic axis, also between powers of ten where it has few of these."""
+
+    class Plain(LogFormatter):
+        def __call__(self, value: float, pos: int | None = None) -> str:
+            return f"{value:g}" if super().__call__(value, pos) else ""  # matplotlib decides which to label
+
+    axis.set_major_formatter(Plain(minor_thresholds=(1.5, 0.6)))
+    axis.set_minor_formatter(Plain(minor_thresholds=(1.5, 0.6)))
+
+
+def legend_below(figure: Figure) -> None:
+    """Draw one legend for all panels, below them: inside it could cover a curve."""
+    entries = {
+        text: handle for axes in figure.axes for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    if not entries:
+        return
+    width, height = figure.get_size_inches()
+    columns = max(1, int(width * 11 / (max(map(len, entries)) + 6)))  # about 11 characters to the inch
+    figure.set_size_inches(width, height + 0.2 * -(-len(entries) // columns))
+    figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=columns)
+
+
+def new_figure(panels: int) -> tuple[Figure, list[Axes]]:
+    """A figure with panels in rows of two; without panels it says so.
+
+    It is made without pyplot: nothing needs to be closed, and no display is used.
+    """
+    columns = max(1, min(2, panels))  # three side by side are too wide to read
+    rows = max(1, -(-panels // columns))
+    figure = Figure(figsize=(style.SIZE[0] * columns, style.SIZE[1] * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    places = [figure.add_subplot(rows, columns, place + 1) for place in range(max(1, panels))]
+    if not panels:
+        places[0].text(0.5, 0.5, "no runs", transform=places[0].transAxes, ha="center", color=style.QUIET)
+        places[0].set_axis_off()
+    return figure, places
+
+
+def save(figure: Figure, stem: Path) -> None:
+    """Write `stem`.png and `stem`.svg, atomically and without a date; names are never read as formulas."""
+    numbers = {
+        label
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        for label in axis.get_ticklabels(which="both")
+    }
+    for text in figure.findobj(lambda artist: isinstance(artist, Text) and artist not in numbers):
+        assert isinstance(text, Text)
+        text.set_parse_math(False)
+        text.set_text(printable(text.get_text()))
+    for kind, canvas, key in (("png", FigureCanvasAgg, "Software"), ("svg", FigureCanvasSVG, "Date")):
+        canvas(figure)
+        figure.set_layout_engine("constrained")
+        figure.get_layout_engine().execute(figure)  # type: ignore[union-attr]
+        figure.set_layout_engine(None)  # with one, savefig would draw everything twice
+        with atomic(stem.with_name(f"{stem.name}.{kind}")) as temporary:
+            figure.savefig(temporary, format=kind, metadata={key: None})
