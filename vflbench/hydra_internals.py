@@ -389,7 +389,7 @@ def _own_plugins(jobs: list[list[str]], do: Launch | None) -> Iterator[None]:
         if target == OWN_LAUNCHER:
             module = registry.load_option("launcher", keys["name"])
             return OwnLauncher(module.launch, module.Config(**keys))
-        made = OwnLauncher(do, keys) if do is not None and str(target).endswith("Launcher") else start(config)
+        made: Any = OwnLauncher(do, keys) if do is not None and str(target).endswith("Launcher") else start(config)
         if str(target).endswith("BasicSweeper"):
             made.split_arguments = lambda _, size: list(BasicSweeper.split_overrides_to_chunks(jobs, size))
         return made
