@@ -119,7 +119,7 @@ def discloses(name: str) -> tuple[tuple[str, str, str], ...]:
         inside = ends[0] == ends[1] and ends != (sent.sender, sent.receiver)
         if sent.kind in SHOWN and not inside:
             found[*ends, SHOWN[sent.kind]] = None
-    if "labels" in getattr(entry.info, "assumes", ()):  # every client has them, though no message brings them
+    if "labels" in entry.info.assumes:  # every client has them, though no message brings them
         found["label owner", "all", "labels"] = None
     return tuple(found)
 

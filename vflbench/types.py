@@ -276,6 +276,12 @@ def batch_size(algorithm: Any) -> int | None:
     return size
 
 
+def convex_problem(dataset: Any) -> str | None:
+    """The convex problem that a data set's keys choose; None where rows are held out."""
+    problem: str | None = getattr(dataset, "problem", None)
+    return None if problem == "learning" else problem
+
+
 def module_of(config: Any) -> ModuleType:
     """The module of the option that `config` belongs to: its Config is written there (contracts.py)."""
     return sys.modules[type(config).__module__]

@@ -258,7 +258,7 @@ def _launcher_problems(cfg: DictConfig) -> list[Problem]:
     return problems or (rules(config) if rules else [])
 
 
-def untyped(cfg: DictConfig, hydra: DictConfig | None = None) -> frozenset[str]:
+def untyped(cfg: DictConfig, hydra: Any = None) -> frozenset[str]:
     """The keys of ADAPTABLE that have the values of vflbench's own option: nobody typed or wrote other ones.
 
     `hydra` is Hydra's own configuration, where `cfg` has none.

@@ -22,7 +22,7 @@ from vflbench.data.tasks import (
 from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
 from vflbench.models import DTYPES, partial
 from vflbench.privacy import tables
-from vflbench.types import ConfigError, Count, Positive, Problem, Range, RunConfig
+from vflbench.types import ConfigError, Count, Positive, Problem, Range, RunConfig, convex_problem
 
 Public = RelationalPublic | AlignedPublic
 
@@ -161,8 +161,8 @@ def may_diverge(public: Public, config: RunConfig) -> bool:
 def check(config: RunConfig) -> list[Problem]:
     """What is wrong across the keys that the methods over joins share."""
     cfg, attack, problems = config.algorithm, config.attack, []
-    convex = vars(config.dataset).get("problem")
-    if "parties" in vars(cfg) and convex not in (None, "learning"):  # layout aligned; joins say it themselves
+    convex = convex_problem(config.dataset)
+    if "parties" in vars(cfg) and convex:  # layout aligned; joins say it themselves
         problems.append(Problem("dataset.problem", convex, CONVEX))
     linear = config.model.name == "linear" and not config.model.relu_output
     allowed = "solves linear models only (model=linear, model.relu_output=false)"

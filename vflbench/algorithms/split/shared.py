@@ -24,7 +24,7 @@ from vflbench.federation.work import Work
 from vflbench.models import DTYPES, vertical
 from vflbench.models.split_learning import Active, Embedded, Passive
 from vflbench.models.vertical import DEEP, IMAGES
-from vflbench.types import ConfigError, Count, Problem, Range, RunConfig, Sent
+from vflbench.types import ConfigError, Count, Problem, Range, RunConfig, Sent, convex_problem
 
 FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "layouts": ("aligned",),
@@ -140,8 +140,8 @@ def most(task: AlignedTask, config: RunConfig) -> dict[str, int]:
 
 def check_learning(config: RunConfig) -> list[Problem]:
     """A problem where the data set, before it is loaded, says that nothing is held out; see `check_task`."""
-    problem = vars(config.dataset).get("problem")
-    return [Problem("dataset.problem", problem, HELD_OUT)] if problem not in (None, "learning") else []
+    problem = convex_problem(config.dataset)
+    return [Problem("dataset.problem", problem, HELD_OUT)] if problem else []
 
 
 def check_asynchronous(config: RunConfig) -> list[Problem]:

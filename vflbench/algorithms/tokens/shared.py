@@ -22,7 +22,7 @@ from vflbench.models.glm import Glm
 from vflbench.models.split_network import SplitClient, SplitServer
 from vflbench.models.vertical import COMPOSED, SHARES
 from vflbench.seeding import stream
-from vflbench.types import DEVICES, ConfigError, Count, Positive, Problem, RunConfig
+from vflbench.types import DEVICES, ConfigError, Count, Positive, Problem, RunConfig, convex_problem
 
 NETWORK_LR = 0.01  # learning rate of networks, where lr is null
 LANCZOS_STEPS = 8
@@ -284,7 +284,7 @@ def check_parties(task: AlignedTask, config: RunConfig) -> None:
 
 def check_objective(config: RunConfig) -> list[Problem]:
     """A problem where the data set, before it is loaded, says that it has no convex objective; see `check_convex`."""
-    if vars(config.dataset).get("problem") not in (None, "learning"):
+    if convex_problem(config.dataset):
         return []
     return [Problem("dataset", config.dataset.name, NO_OBJECTIVE.format(config.algorithm.name))]
 

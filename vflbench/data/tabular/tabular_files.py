@@ -236,7 +236,7 @@ def _problems(config: Config, root: Path | None) -> inspection.Findings:
         if held[-1]:
             _note_columns(config, source, held[-1], i == 0, found)
     if config.alignment == "given" and all(own and (not config.id or config.id in own) for own in held):
-        found.of(alignment.align, config.id, config.alignment, known, held, [list(own)[:1] for own in held])
+        found.of(alignment.align, config.id, config.alignment, known, held, [list(own or ())[:1] for own in held])
     return found
 
 
