@@ -135,7 +135,8 @@ def test_an_accounting(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="accounting=framed: glasu can have: strict"):
         vflbench.run(["accounting=framed"])
     with pytest.raises(
-        ConfigError, match=r"accounting=frame: must be one of everything, framed, strict, tablepuppet\. Did you mean 'framed'"
+        ConfigError,
+        match=r"accounting=frame: must be one of everything, framed, strict, tablepuppet\. Did you mean 'framed'",
     ):
         vflbench.run(["accounting=frame"])
 
