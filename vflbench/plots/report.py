@@ -16,7 +16,7 @@ from vflbench.plots.provenance import provenance
 from vflbench.results import pricing, selection, texts
 from vflbench.results.folder import splits
 from vflbench.results.network import network_label
-from vflbench.results.reader import Run
+from vflbench.results.reader import OWN, Run
 from vflbench.results.selection import Setting
 from vflbench.results.texts import human_bytes, markdown
 from vflbench.types import TRAINING_METRIC, VflbenchError
@@ -98,7 +98,7 @@ def read(
             report.time_dependent.add(run.folder)
         try:
             ledger = run.arrays("ledger")
-            report.traffic[run.folder] = pricing.traffic(ledger)
+            report.traffic[run.folder] = pricing.traffic(ledger.of(OWN))
             report.priced[run.folder] = priced = pricing.price(
                 run, ledger, time_dependent.get(run.summary["algorithm"])
             )

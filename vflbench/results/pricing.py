@@ -356,8 +356,7 @@ class Traffic:
 
 
 def traffic(ledger: Arrays) -> Traffic:
-    """Sums over the run's own messages, also those of kind `local`, which cost nothing."""
-    ledger = ledger.of(OWN)
+    """Sums over a ledger, also of messages of kind `local`, which cost nothing."""
     tag, link, *both = (ledger.texts[key] for key in ("tag", "link", "src", "dst"))
     names = sorted({name for end in both for name in end.names}, key=_order)
     families = len(names) > MOST_PARTIES

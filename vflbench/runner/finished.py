@@ -108,14 +108,9 @@ class Trained(Run):
         """What the method assumes to be there: (phase, message); nothing in an older run's manifest."""
         found = self.manifest.get("assumed", [])
         try:
-            sized = [(phase, (src, dst, tag, int(nbytes))) for phase, (src, dst, tag, nbytes) in found]
-        except (TypeError, ValueError) as error:
+            return [(str(phase), (str(a), str(b), str(tag), int(size))) for phase, (a, b, tag, size) in found]
+        except (TypeError, ValueError, OverflowError) as error:
             raise VflbenchError(f"manifest.json is malformed: assumed: {error}") from error
-        if unknown := {end for _, (src, dst, _, _) in sized for end in (src, dst)} - self.parties.keys():
-            raise VflbenchError(
-                f"manifest.json is malformed: assumed: there is no party {sorted(map(str, unknown))[0]}"
-            )
-        return sized
 
     def _messages(self, *phases: str) -> np.ndarray:
         """The ledger's rows of `phases`, with codes as in federation.ledger."""
@@ -139,6 +134,10 @@ class Trained(Run):
         def made(tapes: Tapes) -> Exchange:
             return exchange(tapes, names, lambda a, b: link_code(self.parties, a, b), self.tags.index)
 
+        if unknown := {end for _, (src, dst, _, _) in self.assumed for end in (src, dst)} - self.parties.keys():
+            raise VflbenchError(
+                f"manifest.json is malformed: assumed: there is no party {sorted(map(str, unknown))[0]}"
+            )
         return Around(
             aligned, exchanges(self.assumed, made), served if before else None, before["rows"] if before else 0
         )
