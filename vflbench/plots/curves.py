@@ -264,12 +264,8 @@ def draw_panels(
             tables.append(_panel(axes, lines, looks, picture.x, metric, picture.paired).assign(panel=title))
             for label, found in (theirs or {}).get(title, {}).items():
                 if found and label in lines:
-                    hollow = {
-                        "color": looks[label]["color"],
-                        "marker": looks[label]["marker"],
-                        "linestyle": "none",
-                        "fillstyle": "none",
-                    }
+                    hollow = {key: looks[label][key] for key in ("color", "marker")}
+                    hollow |= {"linestyle": "none", "fillstyle": "none"}
                     axes.plot(*zip(*found, strict=True), **hollow, markersize=7, label=f"{label}, paper")
             _scale(axes, tables[-1], picture.log, picture.at_most)
         legend_below(figure)
@@ -334,11 +330,9 @@ def _panel(
     tables, step = [], min(len(curves), 3)  # where lines overlap their markers take turns
     for place, (label, shown) in enumerate(curves.items()):
         look, sends_nothing = looks[label], x != "round" and not any(curve["x"].any() for curve in shown)
-        if sends_nothing:
-            shown = [_chosen(run, metric) for run in lines[label]]
         once = not sends_nothing and sends_once(shown, x)
-        if once:
-            places = [curve["x"].iloc[0] for curve in shown]
+        if sends_nothing or once:
+            places = [curve["x"].iloc[0] if once else 0.0 for curve in shown]
             shown = [_chosen(run, metric).assign(x=at) for run, at in zip(lines[label], places, strict=True)]
         line = _average([curve.assign(test=np.log10(curve["test"])) for curve in shown] if decades else shown)
         low, high = line["mean"] - line["sd"], line["mean"] + line["sd"]
