@@ -125,7 +125,7 @@ def test_other_schema_is_refused(make_run, monkeypatch):
     with pytest.raises(VflbenchError, match=r"summary.json has schema version 2; this vflbench reads version 1"):
         _ = run.summary
     with monkeypatch.context() as other:
-        other.setattr(folder, "SCHEMA", 7)
+        other.setattr(parquet, "SCHEMA", 7)
         parquet.write_parquet(run.folder / "ledger.parquet", {"bytes": np.arange(3)})
     with pytest.raises(VflbenchError, match=r"ledger.parquet has schema version 7"):
         _ = run.ledger

@@ -86,7 +86,7 @@ def test_merging_keeps_every_value_and_a_part_of_the_rows_in_memory(
 ) -> None:
     import pyarrow.parquet as pq
 
-    monkeypatch.setattr(files, "ROW_GROUP", 100)
+    monkeypatch.setattr(parquet, "ROW_GROUP", 100)
     sources = [tmp_path / f"{number}.parquet" for number in range(5)]
     values = np.random.default_rng(0).normal(size=(5, 130))
     for path, own in zip(sources, values, strict=True):
