@@ -17,6 +17,9 @@ export VFLBENCH_DATA := $(abspath ../shared/data)
 endif
 endif
 
+# Test workers and the commands that they start would each compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test quick test-all lint docs setup setup-dev test-oldest clean
 
 run: setup
