@@ -157,7 +157,7 @@ def test_other_data_another_seed_and_another_division_are_other_levels(cache, ch
 
 def test_many_numbers_are_sampled_and_the_learner_says_so(cache, monkeypatch):
     monkeypatch.setattr(bounds, "MOST_NUMBERS", 240)
-    monkeypatch.setattr(bounds, "MOST_ROWS", 60)
+    monkeypatch.setattr(bounds, "MOST_HELD", 360)
     seen = []
 
     def reached(splits, own, task, seed):

@@ -226,7 +226,7 @@ def draw(axes: Axes, runs: Sequence[Run] | Sequence[Mapping[str, Any]], x: str, 
         return
     bounds = found[0]
     if metric != TRAINING_METRIC:
-        _across(axes, bounds)
+        _across(axes, bounds, rising=metric != "rmse")
     place = {"bytes": bounds.bytes, "communication_seconds": bounds.seconds, "virtual_seconds": bounds.seconds}.get(x)
     if place is not None:
         text = f"ship it, {human_bytes(bounds.bytes) if x == 'bytes' else f'{place:.3g} s'}"
@@ -249,13 +249,13 @@ def _bounds_of(summary: Mapping[str, Any]) -> Bounds:
     return Bounds("", *costs, shipped["form"], levels, {}, {}, "", {}, 1)
 
 
-def _across(axes: Axes, bounds: Bounds) -> None:
+def _across(axes: Axes, bounds: Bounds, rising: bool) -> None:
     """The levels as dashed lines, each labelled at its right end: the higher one above it, the lower one below."""
     ordered = sorted(bounds.levels, key=lambda name: bounds.levels[name][0])
     for place, name in enumerate(ordered):
         value = bounds.levels[name][0]
         axes.axhline(value, color=INK, linestyle=(0, (6, 3)), linewidth=1.1, zorder=1.5)
-        low = place == 0 and len(ordered) > 1
+        low = place == 0 and (len(ordered) > 1 or rising)  # curves end above a lone line
         axes.annotate(
             f"{_name(bounds, name)} {value:.4g}", (1.0, value), xycoords=("axes fraction", "data"),
             xytext=(-2, -3 if low else 3), textcoords="offset points", ha="right", va="top" if low else "bottom",

@@ -33,9 +33,9 @@ from vflbench.types import NetworkConfig
 log = logging.getLogger(__name__)
 
 MOST_NUMBERS = 2 * 10**6  #: of training rows that a learner is given; above it a sample of the rows
-MOST_ROWS = 200_000  #: of validation or test rows
+MOST_HELD = 10**7  #: of validation or test rows
 MOST_PARTIES = 4  #: for which `brings` is computed: it takes a learner for each
-HASHED = 10**8  #: numbers of an array that name what is kept
+HASHED = 10**7  #: numbers of an array that name what is kept
 
 
 # --- ship it ----------------------------------------------------------------------------------------------------------
@@ -128,7 +128,8 @@ def _learnt(task: Task, seed: int, how: str) -> dict[str, Any]:
     for split in ("val", "test"):
         truth = task.truth(split)
         if truth is not None:
-            splits[split] = _some(task, split, min(1.0, MOST_ROWS / len(truth)) if how == "auto" else 1.0, seed)
+            most = MOST_HELD / (len(truth) * width) if how == "auto" else 1.0
+            splits[split] = _some(task, split, min(1.0, most), seed)
     rows = len(splits["train"].labels)
     named = trees.LEARNER if rows == count else f"{trees.LEARNER} on {rows:,} of {count:,} training rows"
     values: dict[tuple[int, ...], tuple[float, float | None]] = {}
@@ -194,7 +195,7 @@ def _learner() -> str:
 
 
 def _digest(value: Any) -> str:
-    """A hash of a task: of what it has, not of where that came from."""
+    """A hash of a task, with the stamps of its files; of large arrays it takes only some rows."""
     found = hashlib.blake2b(digest_size=16)
 
     def add(value: Any) -> None:
@@ -216,7 +217,7 @@ def _digest(value: Any) -> str:
             for item in value:
                 add(item)
         elif is_dataclass(value) and not isinstance(value, type):
-            add({field.name: getattr(value, field.name) for field in fields(value) if field.name != "source"})
+            add({field.name: getattr(value, field.name) for field in fields(value)})
         else:
             found.update(repr(value).encode())
 

@@ -23,7 +23,7 @@ const near = (bound, largest) => boundX(bound) !== null && boundX(bound) <= 1.5 
 function drawBounds(svg, X, Y, box, largest) {
   const levels = drawnLevels().sort((a, b) => level(a) - level(b));
   levels.forEach((bound, place) => {
-    const y = Y(level(bound)), below = place === 0 && levels.length > 1;
+    const y = Y(level(bound)), below = place === 0 && (levels.length > 1 || panel().goal === "max");
     svg.append(shape("path", { class: "bound", d: `M${box.left} ${y}H${box.right}` }), shape("text", { class: "bound", x: box.right - 2, y: y + (below ? 13 : -4), "text-anchor": "end" }, `${bound.name} ${scored(level(bound))}`));
   });
   for (const bound of drawnBounds().filter((one) => boundX(one) !== null)) {
