@@ -62,6 +62,7 @@ ALGORITHM = AlgorithmInfo(
     layouts=("aligned",),
     divided_by="parties",
     reports=("predictions",),
+    assumes=("aligned_rows",),
     privacy=("none", "gaussian_embedding", "gdp_embedding", "rr_bins"),
     models=("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
     epochs=True,
