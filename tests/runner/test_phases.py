@@ -62,6 +62,15 @@ def test_predictions_pass_the_codec(train: Trains) -> None:
     assert phase(train(*words, "codec=fp16"), "predict")[0] == 1000 * 8 * 2
 
 
+def test_what_is_sent_once_serves_later_rounds(train: Trains) -> None:
+    run = train("algorithm=send_once", *DIGITS, "rounds=3", "algorithm.form=raw", "algorithm.learner=linear")
+    columns = run.summary["bytes"]["total"] // (4 * 1078)  # float32
+    size = HELD_OUT * 4 * columns + 16  # two splits in one message
+    served = run.messages[run.messages["phase"] == "predict"]
+    assert served[["src", "dst", "bytes"]].values.tolist() == [["passive_1", "active", size]]
+    assert phase(run, "predict")[:2] == (pytest.approx(size * 1000 / HELD_OUT, abs=1), 1)
+
+
 def test_joins(train: Trains) -> None:
     run = train("algorithm=vfl_sgd", *DIGITS, "algorithm.parties=2")
     assert phase(run, "setup")[:2] == (1078 * 8, 1)  # labels, int64
