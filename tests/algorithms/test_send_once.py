@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -274,6 +275,23 @@ def test_randomised_bins_are_sent_once_at_the_epsilon_that_is_reported() -> None
     assert (mechanism.spent()["epsilon"], mechanism.spent()["columns"]) == (3.0, 3)
     last, packed = result.state.held_out[0]["val"]
     np.testing.assert_array_equal(forms.unpack(packed, last, 10), form.codes(task.held_out_features["val"][1]))
+
+
+def test_noise_is_for_one_release_as_nothing_is_sent_again(tmp_path: Path) -> None:
+    words = [
+        "algorithm=send_once",
+        "dataset=digits",
+        "dataset.problem=learning",
+        "rounds=2",
+        "algorithm.learner=linear",
+    ]
+    run = vflbench.run(
+        [*words, "privacy=gdp_embedding", "privacy.mu=4", "plot=none", "floor=none", f"hydra.run.dir={tmp_path}/run"]
+    )
+    spent = run.summary["privacy"]
+    assert (spent["max_releases"], spent["releases"], spent["noise_multiplier"], spent["mu"]) == (1, 1, 0.5, 4.0)
+    with pytest.raises(ConfigError, match=r"privacy\.calibration=paper: needs an algorithm with batches"):
+        vflbench.run([*words, "privacy=gdp_embedding", "privacy.calibration=paper", f"hydra.run.dir={tmp_path}/no"])
 
 
 def test_what_does_not_go_together_is_refused() -> None:

@@ -72,7 +72,7 @@ def make(config: Config, facts: Facts) -> GdpEmbedding:
         problems.append(Problem("privacy.calibration", "paper", allowed))
     refuse(problems)
     assert facts.max_releases is not None  # checked above
-    return GdpEmbedding(config, facts.max_releases, facts.batch_size, facts.samples)
+    return GdpEmbedding(config, facts.max_releases, facts.batch_size, facts.samples, facts.retries)
 
 
 class GdpEmbedding(GaussianEmbedding):
@@ -86,14 +86,20 @@ class GdpEmbedding(GaussianEmbedding):
     ----------
     publications : how often a row has to be published in the whole run: the number of epochs.
     batch_size, samples : N_m and N; calibration=paper needs them.
+    retries : whether rows may be published again; else `max_retries` counts as 0.
     """
 
     name = "gdp_embedding"
 
     def __init__(
-        self, config: Config, publications: int, batch_size: int | None = None, samples: int | None = None
+        self,
+        config: Config,
+        publications: int,
+        batch_size: int | None = None,
+        samples: int | None = None,
+        retries: bool = True,
     ) -> None:
-        limit = publications * (1 + config.max_retries)
+        limit = publications * (1 + config.max_retries * retries)
         noise = guaranteed_noise(config.mu, limit)
         if config.calibration == "paper":
             assert batch_size and samples

@@ -22,6 +22,7 @@ class Facts:
     max_releases: int | None = None
     batch_size: int | None = None  # rows of a publication; None without batches
     samples: int | None = None  # rows of the training set, likewise
+    retries: bool = True  # whether the algorithm may publish again what came too late
 
 
 def make(config: Any, facts: Facts) -> Any:

@@ -211,6 +211,8 @@ class Federation:
         clients = [name for name, spec in self.specs.items() if spec.role != "server"]
         batch, samples = batch_size(self.decided.algorithm), getattr(self.task.public, "samples", None)
         facts = mechanisms.Facts(self.layout, bound, batch, samples)
+        if self.info.one_shot:  # one message: no batches, and nothing is tried again
+            facts = mechanisms.Facts(self.layout, bound, retries=False)
         return {name: mechanisms.make(self.config.privacy, facts) for name in clients}
 
     @property
