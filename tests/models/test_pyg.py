@@ -357,6 +357,12 @@ def test_wrong_keys_are_told(conv: str, options: Any, text: str) -> None:
     assert text in found
 
 
+@pytest.mark.parametrize("name", ["conv", "Sequential", "global_mean_pool", "MessagePassing", ""])
+def test_other_names_of_the_package_are_no_convolutions(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"model\.conv=\S*: is no convolution of torch_geometric"):
+        vflbench.run(["algorithm=glasu", "dataset=digits_graph", "model=pyg", f"model.conv='{name}'"])
+
+
 def test_heads_and_parties_divide_the_width() -> None:
     given = settings("GATConv", 10, heads=4)
     assert check(given) == []
