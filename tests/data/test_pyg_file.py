@@ -326,3 +326,16 @@ def test_torch_geometric_is_not_needed() -> None:
         encoding="utf-8"
     )
     assert not re.search(r"import torch_geometric|from torch_geometric", source)
+
+
+@pytest.mark.parametrize("store", [5, {"x": 1}, None])
+def test_a_data_object_without_its_storage_is_told(tmp_path: Path, store: Any) -> None:
+    broken = data()
+    vars(broken)["_store"] = store
+    with pytest.raises(DataError, match=r"^data\.pt: has no x, the features"):
+        load(tmp_path, broken)
+
+
+def test_slices_that_are_none_are_told(tmp_path: Path) -> None:
+    slices = {"x": torch.tensor(3), "y": 7}
+    assert_equal(load(tmp_path, (data().to_dict(), slices)), as_files(tmp_path))

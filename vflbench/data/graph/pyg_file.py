@@ -66,10 +66,12 @@ def read(data: bytes, where: str) -> dict[str, np.ndarray]:
     if isinstance(held, tuple) and len(held) in (2, 3):
         held, slices = held[:2]
     if isinstance(held, _StandIn):
-        held = vars(vars(held).get("_store", held)).get("_mapping", vars(held))
+        store = vars(held).get("_store")
+        held = vars(store if isinstance(store, _StandIn) else held).get("_mapping", vars(held))
     if not isinstance(held, dict) or not all(isinstance(key, str) for key in held):
         raise DataError(f"{where}: holds a {type(held).__name__} where a graph belongs. {_ADVICE}.")
-    if isinstance(slices, dict) and (graphs := max(map(len, slices.values()), default=2) - 1) > 1:
+    ends = slices.values() if isinstance(slices, dict) else ()
+    if (graphs := max((len(own) for own in ends if np.ndim(own) == 1), default=2) - 1) > 1:
         raise DataError(f"{where}: holds {graphs} graphs; one graph is needed, whose nodes have labels.")
     arrays = {}
     for key, value in held.items():
