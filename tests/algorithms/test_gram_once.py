@@ -117,6 +117,11 @@ def test_what_it_cannot_do_is_refused() -> None:
     chain = replace(task, joins=(task.joins[0], Equality(("movies", "id"), ("users", "id"))))
     with pytest.raises(ConfigError, match="needs every table to join ratings, and movies joins users: use rfl_admm_v"):
         gram_once.parties(chain, small_joins.config(gram_once))
-    for word, told in {"model.relu_output=true": "no closed form", "codec=int8": "the very sums"}.items():
+    refused = {
+        "model.relu_output=true": "no closed form",
+        "codec=int8": "the very sums",
+        "model.intercept=none": "use label",
+    }
+    for word, told in refused.items():
         with pytest.raises(ConfigError, match=told):
             vflbench.run(["algorithm=gram_once", "dataset=star_schema", word])

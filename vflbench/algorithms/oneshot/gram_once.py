@@ -88,9 +88,12 @@ class Config:
 
 def check(config: RunConfig) -> list[Problem]:
     """What is wrong across keys: the model must be the linear one."""
-    if config.model.relu_output:
-        return [Problem("model.relu_output", "true", "least squares has no closed form with it: use false")]
-    return []
+    model, problems = config.model, []
+    if model.relu_output:
+        problems.append(Problem("model.relu_output", "true", "least squares has no closed form with it: use false"))
+    if model.intercept == "none":
+        problems.append(Problem("model.intercept", "none", "the minimum has an intercept: use label"))
+    return problems
 
 
 def devices(task: RelationalTask, config: RunConfig) -> tuple[str, ...]:
