@@ -51,6 +51,13 @@ def test_a_batch_larger_than_the_rows_and_more_workers_than_batches(tmp_path: Pa
         run(tmp_path / "refused", "algorithm=vfl_ps", "algorithm.batch_size=256", *small)
 
 
+def test_rows_that_are_sent_once_are_a_networks_batch_at_most(tmp_path: Path) -> None:
+    small = ["algorithm=send_once", *SMALL, "floor=none"]
+    adapted = run(tmp_path / "model", *small, "algorithm.learner=model", "model.width=4", "model.depth=2")
+    assert adapted.manifest["adapted"] == {"algorithm.batch_size": {"default": 256, "used": 60}}
+    assert "adapted" not in run(tmp_path / "trees", *small).manifest  # which have no batches
+
+
 def test_the_number_of_files_is_the_number_of_parties(tmp_path: Path) -> None:
     """Also where the default is too small, and where one file's header says how many columns there are."""
     rng, files = np.random.default_rng(0), []

@@ -25,7 +25,7 @@ Departures, and what the source leaves open
    chooses. The summary says which was chosen, as `one_shot`.
 4. privacy=gaussian_embedding and gdp_embedding add noise to a row before it is binned or projected: what is sent is
    post-processing of one release, and the unit is the row itself. Edges and directions are fitted on noisy rows.
-   With gdp_embedding, privacy.max_retries=0 says that nothing is sent again. Held-out rows carry no noise.
+   Nothing is sent again, so that privacy.max_retries of gdp_embedding counts as 0. Held-out rows carry no noise.
 5. privacy=rr_bins is FederBoost's randomised response on the bin number of every cell.
 """
 
@@ -116,6 +116,11 @@ def check(config: RunConfig) -> list[Problem]:
         allowed = f"model={config.model.name} takes images: use raw, without privacy"
         problems.append(Problem("algorithm.form", cfg.form, allowed))
     return problems
+
+
+def most(task: AlignedTask, config: RunConfig) -> dict[str, int]:
+    """The rows of a network's batch, at most: there are no more."""
+    return {"algorithm.batch_size": len(task.labels)} if config.algorithm.learner == "model" else {}
 
 
 def devices(task: AlignedTask, config: RunConfig) -> tuple[str, ...]:
