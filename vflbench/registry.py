@@ -11,7 +11,7 @@ import importlib
 import importlib.metadata
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -104,12 +104,17 @@ def option_config(group: str, name: str, whole: bool = True) -> Any:
     return _load(group, name).Config
 
 
-def discloses(name: str) -> tuple[tuple[str, str, str], ...]:
+def discloses(name: str, keys: Mapping[str, Any] | None = None) -> tuple[tuple[str, str, str], ...]:
     """What an algorithm shows to whom, (from, to, what): its EXPOSES between organisations, read from the source.
 
-    `what` is a value of `types.SHOWN`. Forms that a key chooses between are all there. Roles are without the numbers of
-    parties; an organisation's workers are that organisation.
+    `what` is a value of `types.SHOWN`. Roles are without the numbers of parties; an organisation's workers are that
+    organisation.
+
+    Parameters
+    ----------
+    keys : the algorithm's, with their values. Without them all forms that a key chooses between are there.
     """
+    keys = keys or {}
     entry, exposes = algorithm_entries()[name], None
     with contextlib.suppress(Exception):  # loading the module below then raises what is wrong
         exposes = excerpt(entry.module).make("EXPOSES")
@@ -117,7 +122,8 @@ def discloses(name: str) -> tuple[tuple[str, str, str], ...]:
     for sent in load_algorithm(name).EXPOSES if exposes is None else exposes:
         ends = sent.sender.removesuffix("_worker"), sent.receiver.removesuffix("_worker")
         inside = ends[0] == ends[1] and ends != (sent.sender, sent.receiver)
-        if sent.kind in SHOWN and not inside:
+        chosen = not sent.when or keys.get(sent.when[0], sent.when[1]) == sent.when[1]
+        if sent.kind in SHOWN and not inside and chosen:
             found[*ends, SHOWN[sent.kind]] = None
     if "labels" in entry.info.assumes:  # every client has them, though no message brings them
         found["label owner", "all", "labels"] = None

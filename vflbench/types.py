@@ -341,6 +341,7 @@ class Sent:
     kind: str
     about: str  #: the role whose data it carries; `all`: everybody's
     keys: tuple[str, ...] = ()  #: all that its dicts can have; they are not charged
+    when: tuple[str, ...] = ()  #: the algorithm's key, and the value with which it is sent; empty: with any
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,9 @@ def test_what_is_disclosed_is_read_from_the_source(algorithm: str) -> None:
 def test_all_that_carries_data_is_shown() -> None:
     assert set(KINDS) == {*SHOWN, "ids", "sizes", "timing"}
     assert texts.shown_to(registry.discloses("send_once")) == "passive to active: binned, raw, projection"
+    assert texts.shown_to(registry.discloses("send_once", {"form": "bins"})) == "passive to active: binned"
+    assert texts.shown_to(registry.discloses("graph_once", {"form": "raw"})) == "client to server: raw, labels"
+    assert "server to client: model" in texts.shown_to(registry.discloses("gram_once", {"cross": "rows"}))
     assert texts.shown_to(registry.discloses("vfl")) == "passive to active: embedding; active to passive: gradient"
     assert texts.shown_to(registry.discloses("local_sgd")) == "nothing"
 

@@ -148,7 +148,8 @@ def row(report: Report, panel: Panel, setting: Setting) -> dict[str, Any]:
         row[f"{key}_to_target"] = _middle(spent) if spent else None
     epsilons = [run.summary["privacy"]["epsilon"] for run in setting.runs]
     known = setting.algorithm in registry.algorithms()
-    row["discloses"] = texts.shown_to(registry.discloses(setting.algorithm)) if known else None
+    keys = {key.removeprefix("algorithm."): value for key, value in setting.config.items()}
+    row["discloses"] = texts.shown_to(registry.discloses(setting.algorithm, keys)) if known else None
     row["epsilon"] = max((float(epsilon) for epsilon in epsilons if epsilon is not None), default=None)
     return row
 

@@ -69,7 +69,7 @@ EXPOSES = (
     Sent("gram", "client", "server", "sums", "client"),
     Sent("sums", "client", "server", "sums", "client"),
     Sent("rows", "client", "server", "raw", "client"),
-    Sent("moments", "server", "client", "sums", "all"),
+    Sent("moments", "server", "client", "sums", "all", when=("cross", "moments")),
     Sent("weights", "server", "client", "parameters", "all"),
 )
 

@@ -61,8 +61,8 @@ ALGORITHM = AlgorithmInfo(
     search=(("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
 )
 EXPOSES = (
-    Sent("features", "client", "server", "raw", "client"),
-    Sent("features", "client", "server", "projection", "client"),
+    Sent("features", "client", "server", "raw", "client", when=("form", "raw")),
+    Sent("features", "client", "server", "projection", "client", when=("form", "propagated")),
     Sent("labels", "client", "server", "labels", "client"),
 )
 check = shared.check

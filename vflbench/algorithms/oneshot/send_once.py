@@ -70,9 +70,9 @@ ALGORITHM = AlgorithmInfo(
     search=(("algorithm.learning_rate", ("0.05", "0.1")), ("algorithm.leaves", ("31", "63"))),
 )
 EXPOSES = (
-    Sent("features", "passive", "active", "binned", "passive", keys=("val", "test")),
-    Sent("features", "passive", "active", "raw", "passive"),
-    Sent("features", "passive", "active", "projection", "passive"),
+    Sent("features", "passive", "active", "binned", "passive", keys=("val", "test"), when=("form", "bins")),
+    Sent("features", "passive", "active", "raw", "passive", when=("form", "raw")),
+    Sent("features", "passive", "active", "projection", "passive", when=("form", "pca")),
 )
 ACTIVE = "active"
 
