@@ -139,6 +139,16 @@ def test_a_linear_regression_is_least_squares() -> None:
     assert len(result.predictions) == ROUNDS and result.state.best["joint"]["iteration"] == 1
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_wide_tables_have_the_same_minimum_without_a_hessian(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = small_columns.classes(200, 9, 3, classes)
+    few = run(task, config(task, form="raw", learner="linear", penalty=0.01, fallback=False))
+    monkeypatch.setattr(learners, "MOST_WEIGHTS", 0)
+    many = run(task, config(task, form="raw", learner="linear", penalty=0.01, fallback=False))
+    for split in ("val", "test"):
+        np.testing.assert_allclose(few.predictions[0][split], many.predictions[0][split], atol=1e-4)
+
+
 @pytest.mark.parametrize("learner", ["trees", "linear", "model"])
 def test_nobody_else_is_the_label_owner_alone(learner: str) -> None:
     """One party sends and receives nothing; with more, its own learner is the one beside all columns."""

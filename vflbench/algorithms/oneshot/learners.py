@@ -26,6 +26,7 @@ from vflbench.seeding import batches
 from vflbench.types import RunConfig
 
 AT_ONCE = 65536  # held-out rows that a network scores at once
+MOST_WEIGHTS = 4000  # of a logistic regression with a Hessian; its square is in memory
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,9 @@ class Linear:
         weight = self.penalty * len(y)  # the penalty is of the mean loss
         if self.classes:
             strength = 1 / weight if weight else np.inf
-            self.model: Any = LogisticRegression(C=strength, solver="newton-cholesky", tol=1e-10, max_iter=1000)
+            few = x.shape[1] * (1 if self.classes == 2 else self.classes) <= MOST_WEIGHTS
+            solver = "newton-cholesky" if few else "lbfgs"
+            self.model: Any = LogisticRegression(C=strength, solver=solver, tol=1e-10, max_iter=1000)
         else:
             self.model = Ridge(alpha=weight, solver="svd")
         self.model.fit(x, y)
