@@ -343,6 +343,7 @@ def test_a_convolution_that_draws_numbers_of_its_own_is_told(monkeypatch: pytest
     [
         ("SAGEConv", {"agr": "max"}, "model.conv_options.agr=max: unknown key; SAGEConv has: aggr, normalize, "),
         ("GATConv", {"head": 4}, "Did you mean 'heads'?"),
+        ("SAGEConv", {"kwargs": 1}, "model.conv_options.kwargs=1: unknown key; SAGEConv has: aggr, normalize, "),
         ("GATConv", {"dropout": 0.2}, "model.conv_options.dropout=0.2: use model.dropout, whose masks"),
         ("SAGEConv", {"out_channels": 3}, "model.conv_options.out_channels=3: is model.hidden"),
         ("GINConv", {"nn": "mlp"}, "is two linear layers of width model.hidden"),

@@ -242,7 +242,7 @@ def _option_problems(config: Config) -> list[Problem]:
         where = f"model.conv_options.{key}"
         if key in known:
             continue
-        if key in OURS or key in _signature(config.conv):
+        if key in OURS or (key in ("normalize", "add_self_loops") and _weighted(config.conv)):
             problems.append(Problem(where, value, OURS.get(key, "the block's weights are normalised, with self-loops")))
         else:
             has = f"{config.conv} has: {', '.join(known)}" if known else f"{config.conv} has no keys"
