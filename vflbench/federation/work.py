@@ -18,8 +18,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vflbench.types import ComputeConfig
 
-# Which of them there are depends on the device that simulates.
-COPIES = (torch.ops.aten._to_copy, torch.ops.aten.copy_)
+# Not counted: which of them there are depends on the device that simulates.
+COPIES = (torch.ops.aten._to_copy, torch.ops.aten.copy_, torch.ops.aten.clone)
 
 
 @dataclass(frozen=True)
