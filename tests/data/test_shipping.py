@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from vflbench.data import shipping
+from vflbench.data.relational import star_schema
 from vflbench.data.shipping import Size
 
 REAL = np.random.default_rng(0).normal(size=(600, 3)).astype(np.float32)
@@ -56,3 +57,9 @@ def test_ids_and_keys():
 def test_what_is_empty_takes_nothing():
     assert shipping.rows(REAL[:0]).bytes == 0
     assert shipping.together([]) == Size(0, "", 0)
+
+
+def test_tables_take_the_same_whether_they_are_joined_before_or_not():
+    tasks = [star_schema.load(star_schema.Config(), layout, 1, 0, None) for layout in ("relational", "aligned")]
+    apart, joined = (shipping.together(list(task.shipped().values())) for task in tasks)
+    assert apart == joined and 0 < joined.bytes < shipping.rows(np.hstack(tasks[1].features)).bytes

@@ -39,6 +39,8 @@ def beside() -> Iterator[Callable[[Path, dict[str, Any]], None]]:
             yield draw
         finally:
             process.kill()
+            with contextlib.suppress(BrokenPipeError):  # what it was asked after it had died
+                asks.close()
 
 
 def main() -> None:

@@ -18,6 +18,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vflbench.types import ComputeConfig
 
+# Not counted: whether rows must be copied to the device depends on the device that simulates.
+COPIES = (torch.ops.aten._to_copy, torch.ops.aten.copy_, torch.ops.aten.clone)
+
 
 @dataclass(frozen=True)
 class Work:
@@ -55,6 +58,8 @@ class _Counter(TorchDispatchMode):
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
+        if func.overloadpacket in COPIES:
+            return result
         self.operations += 1
         self.numbers += sum(leaf.numel() for leaf in tree_iter(result) if isinstance(leaf, Tensor))
         return result
@@ -73,8 +78,11 @@ def counted(function: Callable[..., Any], *args: Any) -> tuple[Any, Work]:
 
 
 def step(optimiser: torch.optim.Optimizer, theta: Tensor) -> Work:
-    """The work of a step of such an optimiser on `theta`, after its first; neither changes."""
-    copy = torch.nn.Parameter(theta.detach().clone())
+    """The work of a step of such an optimiser on `theta`, after its first; neither changes.
+
+    It is counted on the CPU: on a GPU the optimiser calls other operations for the same arithmetic.
+    """
+    copy = torch.nn.Parameter(theta.detach().to("cpu", copy=True))
     same: Any = type(optimiser)
     other = same([copy], optimiser.param_groups[0]["lr"])
     copy.grad = torch.zeros_like(copy)

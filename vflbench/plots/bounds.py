@@ -3,7 +3,6 @@
 What they are is said in runner/bounds.py; here they are read from runs' summaries. Older runs have none.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,29 +44,47 @@ class Bounds:
 
 def of(runs: Sequence[Run]) -> list[Bounds]:
     """Floor and ceiling of each division of the data among `runs`, of one data set and metric."""
-    groups: dict[str, list[Run]] = {}
+    groups: list[list[Run]] = []
     for run in runs:
         if run.summary.get("ship_it", {}).get("bytes"):
-            groups.setdefault(json.dumps(_division(run), sort_keys=True, default=str), []).append(run)
-    divisions = [flat(json.loads(key)) for key in groups]
+            group = next((group for group in groups if _divided_alike(run, group)), None)
+            if group is None:
+                groups.append([run])
+            else:
+                group.append(run)
+    divisions = [flat(_division(group[0])) for group in groups]
     varied = [key for key in divisions[0] if any(d.get(key) != divisions[0][key] for d in divisions)] if groups else []
     return [
-        _bounds(own, runs, " ".join(f"{key}={division.get(key)}" for key in varied))
-        for own, division in zip(groups.values(), divisions, strict=True)
+        _bounds(own, runs, " ".join(f"{key}={division[key]}" for key in varied if division.get(key) is not None))
+        for own, division in zip(groups, divisions, strict=True)
     ]
 
 
 def _division(run: Run) -> dict[str, Any]:
-    """What decides how the run's data are divided."""
+    """The keys that decide how the run's data are divided."""
     config = identifying(run.manifest["config"])
     parts = next((config["algorithm"][key] for key in DIVISORS if key in config["algorithm"]), None)
     return {"dataset": config["dataset"], "parties": parts}
 
 
+def _divided_alike(run: Run, group: Sequence[Run]) -> bool:
+    """Whether the run's data are divided as those of `group`. Some families have no key for it."""
+    keys, others = _division(run), _division(group[0])
+    if keys["dataset"] != others["dataset"] or keys["parties"] == others["parties"]:
+        return bool(keys == others)
+    same = next((other for other in group if other.summary["seed"] == run.summary["seed"]), None)
+    return None in (keys["parties"], others["parties"]) and same is not None and _sizes(run) == _sizes(same)
+
+
+def _sizes(run: Run) -> list[Any]:
+    """What the division of one seed's data decides."""
+    return [run.summary["ship_it"].get(key) for key in ("bytes", "stored", "largest")]
+
+
 def _bounds(own: Sequence[Run], every: Sequence[Run], words: str) -> Bounds:
     by_seed = {run.summary["seed"]: run.summary for run in reversed(own)}
     shipped = [summary["ship_it"] for summary in by_seed.values()]
-    seconds = {run.summary["ship_it"]["seconds"] for run in own}
+    seconds = {(run.summary["seed"], run.summary["ship_it"]["seconds"]) for run in own}
     found, learners, why = dict[str, tuple[float, float | None]](), dict[str, str](), ""
     held: dict[str, float] = {}
     for name in NAMES:
@@ -94,7 +111,9 @@ def _bounds(own: Sequence[Run], every: Sequence[Run], words: str) -> Bounds:
         words,
         float(np.mean([one["bytes"] for one in shipped])),
         float(np.mean([one["largest"] for one in shipped])),
-        float(np.mean([one["seconds"] for one in shipped])) if len(seconds) == 1 and None not in seconds else None,
+        float(np.mean([at for _, at in seconds]))
+        if len(seconds) == len(by_seed) and all(at is not None for _, at in seconds)
+        else None,
         shipped[0]["form"],
         found,
         held,
@@ -198,7 +217,7 @@ def cells(runs: Sequence[Run], score: Callable[[float | None, float | None, str]
             *(row["name"], row["words"], "", score(row["selected"], row["selected_sd"], metric), "–", "–"),
             "–" if row["bytes"] is None else human_bytes(row["bytes"]),
             "–" if row["seconds"] is None else f"{row['seconds']:.4g} s",
-            *("–", "–", "–"),
+            *("–", "–", "–", "–"),
         ]
         for row in rows(runs)
     ]

@@ -327,7 +327,8 @@ def _write(
     _save_models(engine, folder)
 
     spent = {name: one for name in federation.hubs if (one := engine.parties[name].spent()) is not None}
-    discloses = [list(shown) for shown in registry.discloses(federation.info.name, vars(config.algorithm))]
+    exposes, keys = federation.module.EXPOSES, vars(config.algorithm)
+    discloses = [list(shown) for shown in registry.shown(exposes, federation.info, keys)]
     extra: dict[str, Any] = {"codec": config.codec.name, "discloses": discloses}
     if config.privacy.name != "none":
         extra["secure_rng"] = federation.secure

@@ -10,6 +10,7 @@ import numpy as np
 from vflbench.data import prepared, sources
 from vflbench.data.relational.join import Keys, hand_over, join
 from vflbench.data.tasks import AlignedTask, Equality, HeldOut, RelationalPart, RelationalTask
+from vflbench.data.tasks.relational import table_size
 from vflbench.seeding import stream
 from vflbench.types import ConfigError, DataError, DataSource, Metric, Problem
 
@@ -149,9 +150,19 @@ def divide(
             for split, rows in mapped.items()
         }
         train, labels = blocks.pop("train"), answers.pop("train")
+        sent = {t.name: table_size(features[t.name], t.keys) for t in raw.tables if t is not label}
         return AlignedTask(
-            name, source, metric, raw.classes, names.index(raw.label_table), train, labels, blocks, answers
-        )
+            name,
+            source,
+            metric,
+            raw.classes,
+            names.index(raw.label_table),
+            train,
+            labels,
+            blocks,
+            answers,
+            table_sizes=sent,
+        )  # fmt: skip
 
     clients: list[RelationalPart] = []
     for table in raw.tables:

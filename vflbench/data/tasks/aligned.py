@@ -77,6 +77,13 @@ class AlignedTask(Task):
     optimum: float | None = None  #: f*: for scoring only
     #: where each party has a file of its own: the samples' rows in it, before they are split
     rows: tuple[np.ndarray, ...] | None = None
+    #: of joined tables, whose blocks repeat rows: what sending each takes but the label table
+    table_sizes: Mapping[str, shipping.Size] | None = None
+
+    @property
+    def divided_among(self) -> tuple[str, ...]:
+        """All parties."""
+        return tuple(f"party {k}" for k in range(self.parties))
 
     @property
     def parties(self) -> int:
@@ -106,7 +113,9 @@ class AlignedTask(Task):
         return {f"party {party}": [features] for party, features in enumerate(self.features)}
 
     def shipped(self) -> dict[str, shipping.Size]:
-        """The blocks of all but the labels' owner."""
+        """The blocks of all but the labels' owner; the tables themselves where blocks are of their join."""
+        if self.table_sizes is not None:
+            return dict(self.table_sizes)
         return {f"party {p}": shipping.rows(block) for p, block in enumerate(self.features) if p != self.owner}
 
     def table(self, split: str, rng: np.random.Generator | None = None, share: float = 1.0) -> Table | None:

@@ -140,10 +140,15 @@ class RelationalTask(Task):
             held.setdefault(f"table {part.table}", []).append(part.features)
         return held
 
+    @property
+    def divided_among(self) -> tuple[str, ...]:
+        """All tables."""
+        return tuple(f"table {table}" for table in self.tables)
+
     def shipped(self) -> dict[str, shipping.Size]:
         """Features and keys of all tables but the label table."""
         return {
-            f"client {c}": shipping.together([shipping.rows(part.features), *map(shipping.keys, part.keys.values())])
+            f"client {c}": table_size(part.features, part.keys)
             for c, part in enumerate(self.clients)
             if part.table != self.label_table
         }
@@ -210,3 +215,8 @@ class RelationalTask(Task):
     def with_part(self, whole: Self, index: int) -> Self:
         """With the part of client `index`."""
         return replace(self, clients=replace_at(self.clients, index, whole.clients[index]))
+
+
+def table_size(features: np.ndarray, keys: Mapping[str, np.ndarray]) -> shipping.Size:
+    """What sending a table takes: its rows and its keys."""
+    return shipping.together([shipping.rows(features), *map(shipping.keys, keys.values())])
