@@ -139,7 +139,7 @@ TAKEN_SWEEPS = (
 def vfl(toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
     """`vflbench` in an empty folder, whose jobs end where they would load data; the exit code."""
 
-    def ended(cfg: Any, folder: Path, label: str, command: str, quiet: bool) -> job.Outcome:
+    def ended(cfg: Any, folder: Path, label: str, command: str, quiet: bool, draw: Any) -> job.Outcome:
         atomic_write(folder / "ran", "")
         return job.Outcome(0, folder, line="ran", status="completed")
 

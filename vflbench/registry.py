@@ -11,7 +11,7 @@ import importlib
 import importlib.metadata
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from vflbench import contracts
 from vflbench.source_text import excerpt, literal, path_of
-from vflbench.types import SHOWN, AlgorithmInfo, DatasetInfo, OptionInfo, VflbenchError, closest
+from vflbench.types import SHOWN, AlgorithmInfo, DatasetInfo, OptionInfo, Sent, VflbenchError, closest
 
 ROOT = Path(__file__).resolve().parent
 # Open groups: their folders, whose last parts name the entry points. Our networks are only YAML, launchers are Hydra's.
@@ -105,21 +105,26 @@ def option_config(group: str, name: str, whole: bool = True) -> Any:
 
 
 def discloses(name: str) -> tuple[tuple[str, str, str], ...]:
-    """What an algorithm shows to whom, (from, to, what): its EXPOSES between organisations, read from the source.
+    """What an algorithm shows to whom, as `shown`; its EXPOSES is read from the source."""
+    entry, exposes = algorithm_entries()[name], None
+    with contextlib.suppress(Exception):  # loading the module below then raises what is wrong
+        exposes = excerpt(entry.module).make("EXPOSES")
+    return shown(load_algorithm(name).EXPOSES if exposes is None else exposes, entry.info)
+
+
+def shown(exposes: Iterable[Sent], info: AlgorithmInfo) -> tuple[tuple[str, str, str], ...]:
+    """(from, to, what) of what is sent between organisations, and of what is there for nothing.
 
     `what` is a value of `types.SHOWN`. Forms that a key chooses between are all there. Roles are without the numbers of
     parties; an organisation's workers are that organisation.
     """
-    entry, exposes = algorithm_entries()[name], None
-    with contextlib.suppress(Exception):  # loading the module below then raises what is wrong
-        exposes = excerpt(entry.module).make("EXPOSES")
     found = dict[tuple[str, str, str], None]()
-    for sent in load_algorithm(name).EXPOSES if exposes is None else exposes:
+    for sent in exposes:
         ends = sent.sender.removesuffix("_worker"), sent.receiver.removesuffix("_worker")
         inside = ends[0] == ends[1] and ends != (sent.sender, sent.receiver)
         if sent.kind in SHOWN and not inside:
             found[*ends, SHOWN[sent.kind]] = None
-    if "labels" in entry.info.assumes:  # every client has them, though no message brings them
+    if "labels" in info.assumes:  # every client has them, though no message brings them
         found["label owner", "all", "labels"] = None
     return tuple(found)
 

@@ -14,7 +14,7 @@ import torch
 
 from tests.options import privacy_config, topology_config
 from vflbench import registry
-from vflbench.data import sanity
+from vflbench.data import sanity, shipping
 from vflbench.data.tasks import Objective, Shard, ShardedTask, Task
 from vflbench.data.tasks.base import no_rows, replace_at
 from vflbench.federation.party import SERVER, Party, PartySpec
@@ -72,6 +72,9 @@ class FactorTask(Task):
 
     def training_features(self) -> dict[str, list[np.ndarray]]:
         return {f"factor {k}": [part.train] for k, part in enumerate(self.parts)}
+
+    def shipped(self) -> dict[str, shipping.Size]:
+        return {f"factor {k}": shipping.rows(part.train) for k, part in enumerate(self.parts)}
 
     def truth(self, split: str) -> np.ndarray | None:
         return self.products.test if split == "test" else None

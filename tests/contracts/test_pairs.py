@@ -61,9 +61,17 @@ def test_the_list_of_a_data_set(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["algorithm", "model", "divided", "between", "length"]
     assert [line.split()[0] for line in lines[1:-2]] == [
-        *("centralized_gnn", "glasu", "glasu_exact", "simulated_centralized", "standalone_gnn"),
+        *(
+            "centralized_gnn",
+            "ensemble",
+            "glasu",
+            "glasu_exact",
+            "graph_once",
+            "simulated_centralized",
+            "standalone_gnn",
+        ),
     ]
-    assert "3 parties" in lines[2] and lines[-1].startswith("5 algorithms run on these data")
+    assert "3 parties" in lines[2] and lines[-1].startswith("7 algorithms run on these data")
 
 
 @pytest.mark.parametrize(

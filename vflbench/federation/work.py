@@ -18,6 +18,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vflbench.types import ComputeConfig
 
+# Not counted: which of them there are depends on the device that simulates.
+COPIES = (torch.ops.aten._to_copy, torch.ops.aten.copy_, torch.ops.aten.clone)
+
 
 @dataclass(frozen=True)
 class Work:
@@ -55,6 +58,8 @@ class _Counter(TorchDispatchMode):
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
+        if func.overloadpacket in COPIES:
+            return result
         self.operations += 1
         self.numbers += sum(leaf.numel() for leaf in tree_iter(result) if isinstance(leaf, Tensor))
         return result

@@ -198,7 +198,7 @@ def cells(runs: Sequence[Run], score: Callable[[float | None, float | None, str]
             *(row["name"], row["words"], "", score(row["selected"], row["selected_sd"], metric), "–", "–"),
             "–" if row["bytes"] is None else human_bytes(row["bytes"]),
             "–" if row["seconds"] is None else f"{row['seconds']:.4g} s",
-            *("–", "–", "–"),
+            *("–", "–", "–", "–"),
         ]
         for row in rows(runs)
     ]

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from vflbench.data import prepared, shipping, sources
-from vflbench.data.tasks import RelationalTask, Table, Task
+from vflbench.data.tasks import Table, Task
 from vflbench.federation.links import seconds_per_byte
 from vflbench.models import metrics, trees
 from vflbench.seeding import derive, stream
@@ -104,7 +104,7 @@ def _impossible(task: Task) -> str:
         return "a convex problem: its exact minimum has suboptimality 0"
     if task.by_rows is not None:
         return "every worker has labels: algorithm=local_sgd is alone, algorithm=centralized_sgd centralised"
-    if not hasattr(task, "owner") and not isinstance(task, RelationalTask):
+    if not task.divided_among:
         return "every client has labels: algorithm=standalone_gnn is alone, algorithm=centralized_gnn centralised"
     if any(block.ndim > 2 for held in task.training_features().values() for block in held):
         return "rows are pictures, and the learner takes tables"
@@ -147,7 +147,7 @@ def _learnt(task: Task, seed: int, how: str) -> dict[str, Any]:
         sign = 1 if task.metric.goal == "max" else -1
         for party in every:
             without, _ = reached(other for other in every if other != party)
-            brings[_name(task, party)] = {"without": without, "gain": sign * (whole[0] - without)}
+            brings[task.divided_among[party]] = {"without": without, "gain": sign * (whole[0] - without)}
     return {
         **{
             name: {"metric": task.metric.name, "value": value, "validation": validation, "learner": named}
@@ -179,10 +179,6 @@ def _reached(
     model = trees.fit(x, labels, *held, classes=task.classes, metric=name, seed=seed)
     validation = model.values[model.best - 1] if model.values else None
     return metrics.METRICS[name](model.scores(columns("test")), splits["test"].labels), validation
-
-
-def _name(task: Task, party: int) -> str:
-    return f"table {task.tables[party]}" if isinstance(task, RelationalTask) else f"party {party}"
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import torch
 
 from vflbench import adapt, registry
 from vflbench.data import sanity, sources
-from vflbench.data.tasks import AlignedTask, Task
+from vflbench.data.tasks import Task
 from vflbench.federation import clock, topology
 from vflbench.federation.delays import Delays
 from vflbench.federation.engine import Engine
@@ -136,8 +136,8 @@ class Federation:
         asked = self.config
         self.config = adapt.parties(asked, self.info, sources.data_root(asked.data_root))
         task, layout = self._load()
-        if isinstance(task, AlignedTask):  # some data sets have one number of parties
-            self.config = adapt.number(self.config, task.parties)
+        if layout == "aligned":  # some data sets have one number of parties
+            self.config = adapt.number(self.config, len(task.divided_among))
         if most := hook(self.module, "most"):
             self.config = adapt.sizes(self.config, most(task, self.config))
         devices = self._devices(task)

@@ -327,7 +327,7 @@ def _write(
     _save_models(engine, folder)
 
     spent = {name: one for name in federation.hubs if (one := engine.parties[name].spent()) is not None}
-    discloses = [list(shown) for shown in registry.discloses(federation.info.name)]
+    discloses = [list(shown) for shown in registry.shown(federation.module.EXPOSES, federation.info)]
     extra: dict[str, Any] = {"codec": config.codec.name, "discloses": discloses}
     if config.privacy.name != "none":
         extra["secure_rng"] = federation.secure

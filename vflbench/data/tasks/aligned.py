@@ -79,6 +79,11 @@ class AlignedTask(Task):
     rows: tuple[np.ndarray, ...] | None = None
 
     @property
+    def divided_among(self) -> tuple[str, ...]:
+        """All parties."""
+        return tuple(f"party {k}" for k in range(self.parties))
+
+    @property
     def parties(self) -> int:
         """K."""
         return len(self.features)

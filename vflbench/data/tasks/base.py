@@ -40,6 +40,11 @@ class Task(ABC):
     def public(self) -> Any:
         """What every party may know."""
 
+    @property
+    def divided_among(self) -> tuple[str, ...]:
+        """Between whom columns are divided; empty where every party has rows and labels of its own."""
+        return ()
+
     # --- what is learnt ---
 
     @abstractmethod

@@ -140,6 +140,11 @@ class RelationalTask(Task):
             held.setdefault(f"table {part.table}", []).append(part.features)
         return held
 
+    @property
+    def divided_among(self) -> tuple[str, ...]:
+        """All tables."""
+        return tuple(f"table {table}" for table in self.tables)
+
     def shipped(self) -> dict[str, shipping.Size]:
         """Features and keys of all tables but the label table."""
         return {
