@@ -433,6 +433,17 @@ def test_latency_and_bandwidth_of_all_links_are_keys() -> None:
         assert priced == [({f"network.{kind}.latency_ms": 50 for kind in ("client_server", "client_client")}, None)]
 
 
+def test_one_kind_of_links_typed_beside_a_preset_of_both_leaves_the_other(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    preset = "hydra: {mode: MULTIRUN, sweeper: {params: {network.latency_ms: 50, seed: '0,1'}}}\n"
+    (tmp_path / "experiment" / "slow.yaml").write_text(f"# @package _global_\n{preset}")
+    words = [*BASE, "experiment=slow", "network.client_server.latency_ms=20"]
+    with config.session(words, tmp_path) as hydra:
+        jobs = config.plan(hydra, words).jobs
+        links = [values["network"] for _, values in config.configurations(hydra, jobs or [])]
+    assert [(own["client_server"]["latency_ms"], own["client_client"]["latency_ms"]) for own in links] == [(20, 50)] * 2
+
+
 def test_what_is_wrong_with_the_keys_of_all_links() -> None:
     words = ["network.latency_ms=50", "network.client_client.latency_ms=9", "network.bandwidth_mbps=0"]
     with config.session([], None) as hydra:

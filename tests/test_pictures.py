@@ -2,9 +2,15 @@
 
 import os
 import signal
+import subprocess
+import sys
+import time
+
+import pytest
 
 from vflbench.cli import pictures
 from vflbench.plots import curves
+from vflbench.types import VflbenchError
 
 
 def drawn(folder):
@@ -36,3 +42,45 @@ def test_another_process_draws_the_same_pictures_and_where_it_dies_this_one_does
         os.kill(started[1].pid, signal.SIGKILL)
         draw(run.folder, run.summary)
     assert here == [(run.folder, run.summary)]
+
+
+def test_a_process_that_died_long_ago_is_no_error(make_run, monkeypatch):
+    run, here, started, start = make_run("a"), [], [], subprocess.Popen
+
+    def begin(*args, **how):
+        started.append(start(*args, **how))
+        return started[-1]
+
+    monkeypatch.setattr(pictures.subprocess, "Popen", begin)
+    monkeypatch.setattr(curves, "draw_run", lambda folder, summary: here.append(folder))
+    with pictures.beside() as draw:
+        started[0].kill()
+        while os.waitid(os.P_PID, started[0].pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+            time.sleep(0.01)
+        draw(run.folder, run.summary)
+    assert here == [run.folder] and started[0].stdin.closed
+
+
+def test_where_no_process_can_be_started_this_one_draws(make_run, monkeypatch):
+    def begin(*_, **__):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    run, here = make_run("a"), []
+    monkeypatch.setattr(pictures.subprocess, "Popen", begin)
+    monkeypatch.setattr(curves, "draw_run", lambda folder, summary: here.append(folder))
+    with pictures.beside() as draw:
+        draw(run.folder, run.summary)
+    assert here == [run.folder]
+
+
+def test_a_matplotlib_that_cannot_be_imported_is_told_in_a_line(make_run, monkeypatch, capfd, tmp_path):
+    (tmp_path / "matplotlib.py").write_text("raise RuntimeError('broken')")
+    monkeypatch.syspath_prepend(tmp_path)  # the other process has this path
+    run = make_run("a")
+    monkeypatch.setitem(sys.modules, "vflbench.plots.curves", None)
+    with (
+        pytest.raises(VflbenchError, match=r"matplotlib cannot be used .*resume=true plot=none"),
+        pictures.beside() as draw,
+    ):
+        draw(run.folder, run.summary)
+    assert not capfd.readouterr().err

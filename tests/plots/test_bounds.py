@@ -88,6 +88,17 @@ def test_without_floor_or_with_two_divisions_the_picture_is_as_before(make_run: 
         assert "Several divisions" in bounds.note(runs, "accuracy")
 
 
+def test_a_number_of_parties_that_was_adapted_is_no_other_division(make_run: Any):
+    """Two files, which are two parties: svfl's default of 40 became 2, which is vfl's."""
+    adapted = {"adapted": {"algorithm.parties": {"default": 40, "used": 2}}}
+    runs = [
+        make_run("a", algorithm="vfl", options={"parties": 2}, extra=floor()),
+        make_run("b", algorithm="svfl", options={"parties": 40}, extra=floor() | adapted),
+    ]
+    (found,) = bounds.of(runs)
+    assert found.words == "" and "Several divisions" not in bounds.note(runs, "accuracy")
+
+
 def test_where_all_have_labels_a_method_that_is_shown_is_the_line(make_run: Any):
     none = {"metric": "accuracy", "value": None, "learner": None, "why": "every client has labels: use it"}
     own = floor(alone=0, whole=0) | {"alone": none, "centralised": none, "brings": {}}

@@ -30,6 +30,12 @@ def test_one_line_a_setting_with_mean_and_spread_over_its_seeds(make_run, tmp_pa
     assert rows[2][:4] == ["3", "standalone_gnn", "1", "completed"]
 
 
+def test_a_seed_that_was_typed_with_plus_signs_is_a_seed(make_run, tmp_path):
+    for seed in (0, 1):
+        make_run(str(seed), seed=seed, overrides=["algorithm=glasu", f"++seed={seed}"])
+    assert cells(sweep.table(tmp_path))[1][:2] == ["0-1", "2"]
+
+
 def test_every_job_is_counted_and_means_are_of_those_that_ended_well(make_run, tmp_path):
     for job, status in ((0, "completed"), (2, "diverged"), (10, "completed")):
         make_run(str(job), seed=job, status=status, overrides=["algorithm=glasu", "dataset=cora", f"seed={job}"])

@@ -105,7 +105,7 @@ def _unlisted(override: Override) -> str:
 def for_all_links(hydra: Session, overrides: Sequence[str]) -> list[str]:
     """The overrides with `network.latency_ms` and `network.bandwidth_mbps` as keys of both kinds of links.
 
-    The second kind refers to the first one, so that a sweep gives both the same value. What is wrong stays as it is:
+    In a sweep the second kind refers to the first one, so that both have the same value. What is wrong stays as it is:
     `link_problems` says why.
     """
     typed = parse(hydra, overrides, [])
@@ -121,10 +121,8 @@ def for_all_links(hydra: Session, overrides: Sequence[str]) -> list[str]:
         if divisor > 1:
             values = [None if v is None else float(Decimal(str(v)) / divisor) for v in values_of(override)]
             given = ",".join(map(str, map(shown, values)))
-        found += [
-            f"network.client_server.{leaf}={given}",
-            f"network.client_client.{leaf}=${{network.client_server.{leaf}}}",
-        ]
+        same = f"${{network.client_server.{leaf}}}" if override.is_sweep_override() else given
+        found += [f"network.client_server.{leaf}={given}", f"network.client_client.{leaf}={same}"]
     return found
 
 

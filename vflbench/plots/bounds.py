@@ -61,9 +61,11 @@ def of(runs: Sequence[Run]) -> list[Bounds]:
 
 
 def _division(run: Run) -> dict[str, Any]:
-    """The keys that decide how the run's data are divided."""
+    """The keys that decide how the run's data are divided; of a default that was adapted to the data, what was used."""
     config = identifying(run.manifest["config"])
-    parts = next((config["algorithm"][key] for key in DIVISORS if key in config["algorithm"]), None)
+    used = {key.removeprefix("algorithm."): values["used"] for key, values in run.summary.get("adapted", {}).items()}
+    algorithm = {**config["algorithm"], **used}
+    parts = next((algorithm[key] for key in DIVISORS if key in algorithm), None)
     return {"dataset": config["dataset"], "parties": parts}
 
 

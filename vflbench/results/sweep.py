@@ -24,14 +24,15 @@ def table(folder: str | Path) -> str:
     """
     settings: dict[tuple[str, ...], list[Run]] = {}
     for run in jobs(folder):
-        settings.setdefault(tuple(word for word in _overrides(run) if not word.startswith("seed=")), []).append(run)
+        words = (word.lstrip("+") for word in _overrides(run))
+        settings.setdefault(tuple(word for word in words if not word.startswith("seed=")), []).append(run)
     common = set.intersection(*(set(words) for words in settings if words or len(settings) == 1)) if settings else set()
     # A column for each key that differs, so that its values are below each other.
     keys = list(dict.fromkeys(word.split("=", 1)[0] for words in settings for word in words if word not in common))
     rows = [["jobs", *keys, "seeds", "status", "metric", "selected", "final", "sent", "communication"]]
-    for words, runs in settings.items():
-        given = dict(word.split("=", 1) for word in words if "=" in word)
-        without = LEFT_OUT if words else ""
+    for setting, runs in settings.items():
+        given = dict(word.split("=", 1) for word in setting if "=" in word)
+        without = LEFT_OUT if setting else ""
         rows.append([_numbers(runs), *(given.get(key, without) for key in keys), *_results(runs)])
     return align(rows) if settings else ""
 

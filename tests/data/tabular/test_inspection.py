@@ -85,6 +85,52 @@ def test_labels_that_are_no_numbers_and_ids_that_do_not_match(tmp_path, tables):
     assert "2 IDs of city.csv, the first of them 'p00', are not in clinic.csv" in text
 
 
+def test_the_problem_that_stopped_loading_is_told_beside_those_that_are_found_later(tmp_path, tables):
+    """Columns without a value stop nothing; an ID that no other has does."""
+    city, clinic = tables
+    city.assign(note=None, more=None).to_csv(tmp_path / "city.csv", index=False)
+    clinic.assign(patient=clinic.patient + "x").to_csv(tmp_path / "clinic.csv", index=False)
+    lines = told(tmp_path, alignment="hashed").splitlines()
+    assert lines[0] == "3 problems in your files:" and "have no ID in common in column patient" in lines[3]
+    city.assign(note=None, died=None).to_csv(tmp_path / "city.csv", index=False)
+    clinic[:0].to_csv(tmp_path / "clinic.csv", index=False)
+    lines = told(tmp_path).splitlines()
+    assert "column died: no label" in lines[1] and lines[-1] == "  clinic.csv: has no rows"
+
+
+def test_one_file_with_another_separator_is_not_blamed_for_its_columns(tmp_path, tables):
+    city, clinic = tables
+    city.to_csv(tmp_path / "city.csv", index=False)
+    clinic.to_csv(tmp_path / "clinic.csv", index=False, sep=";")
+    text = told(tmp_path)
+    assert text.startswith("clinic.csv, line 1: one column, 'patient;sugar;stay'; its cells seem to be separated by")
+    # Without IDs its only column would be learnt from, as texts.
+    clinic[["stay", "stay"]].set_axis(["a", "b"], axis=1).to_csv(tmp_path / "clinic.csv", index=False, sep=";")
+    assert "its cells seem to be separated by ';'" in told(tmp_path, id=None)
+    clinic[["stay"]].set_axis(["stay, days"], axis=1).to_csv(tmp_path / "clinic.csv", index=False)
+    assert len(load(config(id=None, leave_out=["patient"]), "aligned", 2, 0, tmp_path).features) == 2
+
+
+def test_texts_that_are_mostly_numbers_and_ids_that_are_written_otherwise(tmp_path, tables, caplog):
+    city, clinic = tables
+    city.loc[[2, 5], "patient"] = ["P02 ", "0p05"]
+    city.to_csv(tmp_path / "city.csv", index=False)
+    clinic["sugar"], clinic["stay"] = clinic.sugar.astype(object), [f"{day:03d}" for day in clinic.stay]
+    clinic.iloc[[3, 7], 1] = ["6,1", "?"]
+    clinic.iloc[9, 1] = None
+    clinic.to_csv(tmp_path / "clinic.csv", index=False)
+    task = load(config(alignment="hashed"), "aligned", 2, 0, tmp_path)
+    assert task.source.tables[0]["matched"] == N - 2
+    said = caplog.text.replace(f"{tmp_path}/", "")
+    assert "clinic.csv, column sugar: its texts are mostly numbers, but not all, as '6,1' in line 5, line 9:" in said
+    assert "column stay" not in said and "column smoker" not in said  # 007 is a code, yes and no are words
+    differ = "differ only in blanks, capitals, leading zeros or a final .0"
+    assert f"2 IDs of city.csv and clinic.csv {differ}, as 'P02 ' and 'p02'" in said
+    caplog.clear()
+    load(config(alignment="hashed", categories=["sugar"]), "aligned", 2, 0, tmp_path)
+    assert "mostly numbers" not in caplog.text
+
+
 def test_one_problem_keeps_its_text_and_its_kind(tmp_path, tables):
     city, clinic = tables
     city.to_csv(tmp_path / "city.csv", index=False)

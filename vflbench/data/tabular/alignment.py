@@ -3,7 +3,7 @@
 import hashlib
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -53,6 +53,7 @@ def align(
         return [slice(None)], "", []
     first = places[0]
     for source, other in zip(sources[1:], places[1:], strict=True):
+        _warn_of_near(sources[0], first, source, other)
         if first.keys().isdisjoint(other):
             raise DataError(
                 f"{sources[0]} and {source} have no ID in common in column {column}, "
@@ -75,6 +76,19 @@ def align(
                     found = f"{len(only)} IDs of {has}, the first of them {only[0]!r}"
                     raise DataError(f"{found}, are not in {lacks}; {advice}")
     return [np.array([own[name] for name in kept]) for own in places], note, messages
+
+
+def _warn_of_near(source: Source, ids: Collection[str], other: Source, others: Collection[str]) -> None:
+    """Warn of IDs of two files that differ only in how they are written."""
+    lacking, there = ([name for name in own if name not in more] for own, more in ((ids, others), (others, ids)))
+    known = {_plain(name): name for name in there}
+    if near := [(name, known[_plain(name)]) for name in lacking if _plain(name) in known]:
+        differ = "differ only in blanks, capitals, leading zeros or a final .0"
+        log.warning("%d IDs of %s and %s %s, as %r and %r", len(near), source, other, differ, *near[0])
+
+
+def _plain(name: str) -> str:
+    return name.strip().casefold().removesuffix(".0").lstrip("0")
 
 
 def row_of(source: Source, ids: Column, column: str) -> dict[str, int]:

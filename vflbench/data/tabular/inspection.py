@@ -18,6 +18,7 @@ from vflbench.types import ConfigError, DataError, Problem, VflbenchError
 
 log = logging.getLogger(__name__)
 SEPARATORS = ";\t|,"
+DIVISION = ("algorithm.parties", "dataset.columns")  # keys that are checked once all columns are known
 SHOWN = 3  # lines that a message names
 
 
@@ -45,13 +46,15 @@ class Findings:
             self.lines.append(line)
 
     def error(self, first: VflbenchError) -> VflbenchError:
-        """All problems as one error; the `first` one, at which loading stopped, where it is the only one."""
+        """All problems as one error, with the `first` one, at which loading stopped, where it was not found again."""
+        if not isinstance(first, ConfigError):
+            self.note(str(first))
+        elif not self.lines or any(problem.key in DIVISION for problem in first.problems):
+            self.problems += [problem for problem in first.problems if problem not in self.problems]
         told = [*map(str, self.problems), *self.lines]
-        if len(told) < 2:
-            return first
         if not self.lines:
             return ConfigError(self.problems)
-        return DataError("\n  ".join([f"{len(told)} problems in your files:", *told]))
+        return DataError("\n  ".join([f"{len(told)} problems in your files:", *told]) if told[1:] else told[0])
 
 
 def separator(source: Source, names: Sequence[str]) -> None:
@@ -63,9 +66,9 @@ def separator(source: Source, names: Sequence[str]) -> None:
     """
     if source.kind != "csv" or len(names) != 1:
         return
-    count, other = max((names[0].count(sign), sign) for sign in SEPARATORS)
+    wanted = sql_sources.separator(source)
+    count, other = max((names[0].count(sign), sign) for sign in SEPARATORS if sign != wanted)
     if count:
-        wanted = sql_sources.separator(source)
         seems = f"its cells seem to be separated by {other!r}, where {wanted!r} is needed"
         advice = "save it so, or name it .tsv for tabs"
         raise DataError(f"{source}, line 1: one column, {names[0][:60]!r}; {seems}: {advice}")
@@ -111,11 +114,26 @@ def warn_of_copies(
                 )
 
 
+def warn_of_texts(source: Source, held: Mapping[str, Column], features: Sequence[str]) -> None:
+    """Warn of columns of texts whose cells are mostly numbers: one typing error makes a category of each number."""
+    import pandas as pd
+
+    for name in features:
+        cells = held[name]
+        if cells.kind != "text":
+            continue
+        known = pd.Series(cells.values).dropna()
+        numbers = pd.to_numeric(known.str.replace(",", ""), errors="coerce")  # 6,1 and 1,000 are meant as numbers
+        if 2 * numbers.notna().sum() > len(known) and (where := not_numbers(source, cells)):
+            advice = "correct them, or name the column in dataset.categories"
+            log.warning("%s, column %s: its texts are mostly numbers, but not all%s: %s", source, name, where, advice)
+
+
 def not_numbers(source: Source, cells: Column) -> str:
     """Which cells are no numbers: the first one, and the lines of a few others."""
     import pandas as pd
 
-    rows = np.flatnonzero(pd.to_numeric(pd.Series(cells.values), errors="coerce").isna()).tolist()
+    rows = np.flatnonzero(pd.to_numeric(pd.Series(cells.values), errors="coerce").isna() & ~cells.null).tolist()
     return f", as {cells.values[rows[0]]!r} in {places(source, rows)}" if rows and cells.kind == "text" else ""
 
 

@@ -146,21 +146,25 @@ def _load(
     """As `load`, up to the first problem."""
     assert config.label
     sources = _find(config.files, root)
-    features = _features(config, sources, [sql_sources.columns(source) for source in sources])
+    names = [sql_sources.columns(source) for source in sources]
+    for source, own in zip(sources, names, strict=True):
+        inspection.separator(source, own)
+    features = _features(config, sources, names)
     if layout == "aligned" and len(sources) == 1:
         refuse(table.check_columns(config.columns, parties, len(features[0])))
     several = len(sources) > 1
     held = []
-    for i, (source, names) in enumerate(zip(sources, features, strict=True)):
-        wanted = [*names, *([config.label] if i == 0 else []), *([config.id] if config.id else [])]
+    for i, (source, own) in enumerate(zip(sources, features, strict=True)):
+        wanted = [*own, *([config.label] if i == 0 else []), *([config.id] if config.id else [])]
         held.append(sql_sources.read(source, wanted, {config.id: "text"} if config.id else {}))
-        if not len(held[-1][names[0]].values):
-            raise DataError(f"{source}: has no rows")
+        _refuse_empty(source, held[-1])
     label = held[0][config.label]
     labels, classes, note = (
         _classes(label, config.label, sources[0]) if config.task == "classes" else _targets(label, config, sources[0])
     )
     inspection.warn_of_copies(label, config.label, sources, held, features)
+    for source, columns, own in zip(sources, held, features, strict=True):
+        inspection.warn_of_texts(source, columns, [name for name in own if name not in config.categories])
     blanks = [[*inspection.blank(*own)] for own in zip(sources, held, features, strict=True)]
     counts = [len(columns[own[0]].values) for columns, own in zip(held, features, strict=True)]
     rows, aligned, messages = alignment.align(config.id, config.alignment, sources, held, features)
@@ -233,6 +237,8 @@ def _problems(config: Config, root: Path | None) -> inspection.Findings:
     for i, (source, own) in enumerate(zip(known, names, strict=True)):
         types = {config.id: "text"} if config.id and own and config.id in own else {}
         held.append(own and found.of(sql_sources.read, source, own, types))
+        if held[-1] and found.of(_refuse_empty, source, held[-1]) is None:
+            held[-1] = None
         if held[-1]:
             _note_columns(config, source, held[-1], i == 0, found)
     if config.alignment == "given" and all(own and (not config.id or config.id in own) for own in held):
@@ -393,6 +399,11 @@ def _targets(cells: Column, config: Config, source: Source) -> tuple[np.ndarray,
         told = f"holds {cells.kind}, not numbers{where}; use dataset.task=classes"
         raise DataError(f"{source}, column {config.label}: {told}")
     return _numbers(cells, config.label, source), 0, ""
+
+
+def _refuse_empty(source: Source, held: dict[str, Column]) -> None:
+    if not len(next(iter(held.values())).values):
+        raise DataError(f"{source}: has no rows")
 
 
 def _refuse_missing(cells: Column, column: str, source: Source) -> None:
