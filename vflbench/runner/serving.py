@@ -30,18 +30,21 @@ def asked(config: RunConfig, task: Task) -> int:
 
 def tapes(
     scored: int, served: Mapping[str, Served], shares: Shares, roles: Mapping[str, str],
-    connected: Callable[[str, str], bool],
+    connected: Callable[[str, str], bool], once: bool = False,
 ) -> Tapes | None:  # fmt: skip
     """What every party sent and read for the predictions of round `scored`; None where that is not known.
+
+    `once`: of a one-shot method, whose held-out rows may have crossed in round 1, for all evaluations.
 
     Where the prediction is a sum, parties report their shares to the observer, and nothing crosses. Served, each would
     send its share towards the server, or else the first party, along the edges; who passes shares on adds them up.
     """
-    found: dict[str, list[Event]] = {
-        name: list(events) if round == scored else [] for name, (round, events) in served.items()
-    }
     rounds = {round for round, events in served.values() if events}
-    if rounds and max(rounds) != scored:  # of a run that was stopped within an evaluation, or before any was done again
+    of = 1 if once and rounds == {1} else scored
+    found: dict[str, list[Event]] = {
+        name: list(events) if round == of else [] for name, (round, events) in served.items()
+    }
+    if rounds and max(rounds) != of:  # of a run that was stopped within an evaluation, or before any was done again
         return None
     round, sizes = shares
     if not sizes:
