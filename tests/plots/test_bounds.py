@@ -73,6 +73,11 @@ def test_a_line_far_beyond_the_curves_is_an_arrow(make_run: Any, drawn: Any):
     assert "ship it, 46 MB →" in labels and upright == []
 
 
+def test_a_method_without_a_number_of_parts_has_the_division_of_one_part(make_run: Any):
+    runs = [make_run("r", options={"parts": 1}, extra=floor()), make_run("s", algorithm="gram_once", extra=floor())]
+    assert len(bounds.of(runs)) == 1
+
+
 @pytest.mark.parametrize("older", [True, False])
 def test_without_floor_or_with_two_divisions_the_picture_is_as_before(make_run: Any, drawn: Any, older: bool):
     if older:

@@ -60,7 +60,7 @@ def of(runs: Sequence[Run]) -> list[Bounds]:
 def _division(run: Run) -> dict[str, Any]:
     """What decides how the run's data are divided."""
     config = identifying(run.manifest["config"])
-    parts = next((config["algorithm"][key] for key in DIVISORS if key in config["algorithm"]), None)
+    parts = next((config["algorithm"][key] for key in DIVISORS if key in config["algorithm"]), 1)  # as types.division
     return {"dataset": config["dataset"], "parties": parts}
 
 
