@@ -18,8 +18,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vflbench.types import ComputeConfig
 
-# Which of them there are depends on the device that simulates.
-COPIES = (torch.ops.aten._to_copy, torch.ops.aten.copy_)
+
+# Not counted: whether rows must be copied to the device depends on the device that simulates.
+COPIES = (torch.ops.aten._to_copy, torch.ops.aten.copy_, torch.ops.aten.clone)
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,11 @@ def counted(function: Callable[..., Any], *args: Any) -> tuple[Any, Work]:
 
 
 def step(optimiser: torch.optim.Optimizer, theta: Tensor) -> Work:
-    """The work of a step of such an optimiser on `theta`, after its first; neither changes."""
-    copy = torch.nn.Parameter(theta.detach().clone())
+    """The work of a step of such an optimiser on `theta`, after its first; neither changes.
+
+    It is counted on the CPU: on a GPU the optimiser calls other operations for the same arithmetic.
+    """
+    copy = torch.nn.Parameter(theta.detach().to("cpu", copy=True))
     same: Any = type(optimiser)
     other = same([copy], optimiser.param_groups[0]["lr"])
     copy.grad = torch.zeros_like(copy)

@@ -214,7 +214,8 @@ function averaged(line) {
     return { x, y: back(centre), low: back(centre - sd), high: back(centre + sd), n: ys.length, round };
   };
   // runs that send once, each another number of bytes: a point
-  if (!grid.length) return [of(mean(curves.map((points) => last(points)[0])), curves.map((points) => last(points)[1]), last(curves[0])[2])];
+  const once = curves.every((points) => points.length > 1 && points[0][0] > 0 && points[0][0] === last(points)[0]);
+  if (!grid.length && once) return [of(mean(curves.map((points) => last(points)[0])), curves.map((points) => last(points)[1]), last(curves[0])[2])];
   return grid.map((x) => {
     const ys = curves.map((points, which) => {
       while (places[which] + 1 < points.length && points[places[which] + 1][0] <= x) places[which] += 1;
