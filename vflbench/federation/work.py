@@ -18,7 +18,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vflbench.types import ComputeConfig
 
-
 # Not counted: whether rows must be copied to the device depends on the device that simulates.
 COPIES = (torch.ops.aten._to_copy, torch.ops.aten.copy_, torch.ops.aten.clone)
 

@@ -92,6 +92,9 @@ def read(
     for runs in selection.unlike(found.runs):
         settings = selection.settings(runs)
         report.panels.append(Panel(settings, *selection.target(settings), selection.choose(settings)))
+        older = [run for run in runs if "phases" not in run.summary]
+        for run in older if len(older) < len(runs) else ():
+            report.notes.append(f"{run.folder}: an older vflbench made it; only others are charged for predictions")
     for run in found.runs:
         if "phases" in run.summary and run.summary["phases"].get("predict") is None:
             report.notes.append(f"{run.folder}: what its predictions cost is not known, and not charged")
