@@ -73,6 +73,20 @@ def test_a_line_far_beyond_the_curves_is_an_arrow(make_run: Any, drawn: Any):
     assert "ship it, 46 MB →" in labels and upright == []
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_an_older_run_beside_a_new_one_is_said_to_be_charged_less(make_run: Any, others: int):
+    nothing = {"bytes": 0, "messages": 0, "cost": 0.0, "seconds": 0.0}
+    phases = dict.fromkeys(("align", "setup", "train"), nothing) | {"predict": {**nothing, "rows": 10}}
+    runs = [make_run("old"), *(make_run(f"new{n}", seed=n + 1, extra={"phases": phases}) for n in range(others))]
+    notes = report.read([run.folder for run in runs], {}).notes
+    assert sum("an older vflbench made it" in note for note in notes) == others
+
+
+def test_a_method_without_a_number_of_parts_has_the_division_of_one_part(make_run: Any):
+    runs = [make_run("r", options={"parts": 1}, extra=floor()), make_run("s", algorithm="gram_once", extra=floor())]
+    assert len(bounds.of(runs)) == 1
+
+
 @pytest.mark.parametrize("older", [True, False])
 def test_without_floor_or_with_two_divisions_the_picture_is_as_before(make_run: Any, drawn: Any, older: bool):
     if older:

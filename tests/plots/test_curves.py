@@ -200,6 +200,17 @@ def test_lines_panels_and_what_is_left_out(make_run, tmp_path):
     assert table[table["line"] == "Standalone GNN"]["mean"].tolist() == [0.7]
 
 
+@pytest.mark.parametrize("timed", [True, False])
+def test_running_times_under_several_clocks_are_not_on_one_axis(make_run, tmp_path, timed):
+    runs = [make_run("none"), make_run("other", algorithm="vfl")]
+    runs[1].summary["compute_clock"] = "modelled"
+    if not timed:
+        runs[1].curve["communication_seconds"] = float("nan")
+    table = curves.draw_runs(runs, tmp_path)
+    label = "communication time (s)" if timed else "bytes sent (MB)"
+    assert label in words(tmp_path / "curve.svg") and table["x"].max() == (60 if timed else 30e6)
+
+
 def test_an_options_own_keys_do_not_make_a_label_longer(make_run, tmp_path):
     runs = [make_run(name, options={"model.x": 1, "kind": {"a": n}}) for n, name in enumerate("ab")]
     assert set(curves.draw_runs(runs, tmp_path)["line"]) == {f"GLASU · kind.a={n}" for n in range(2)}

@@ -145,6 +145,37 @@ def test_clocks_are_never_on_one_axis_of_running_time(opened: Callable[..., Any]
     assert all(ranks(page).values())
 
 
+def test_accountings_are_never_on_one_axis_of_costs(opened: Callable[..., Any]) -> None:
+    def charged(algorithm: str, manifest: dict[str, Any], summary: dict[str, Any]) -> None:
+        if algorithm == "mtcd":
+            summary["accounting"] = manifest["config"]["accounting"] = "everything"
+
+    page = opened(charged)
+    for axis in ("bytes", "communication_seconds", "cost"):
+        choose(page, "axis", axis)
+        (name,) = [line for line in ranks(page) if line.startswith("MTCD")]
+        assert ranks(page)[name] == "" and "MTCD" not in answer(page)
+        assert "it is charged by accounting=everything, not strict" in page.find_element("id", "not_ranked").text
+    choose(page, "axis", "round")
+    assert all(ranks(page).values())
+
+
+def test_who_sends_only_predictions_is_ranked_where_they_are_charged(opened: Callable[..., Any]) -> None:
+    def served(algorithm: str, manifest: dict[str, Any], summary: dict[str, Any]) -> None:
+        if algorithm == "mtcd":
+            nothing = dict.fromkeys(("bytes", "messages", "cost", "seconds"), 0)
+            phases = dict.fromkeys(("align", "setup", "train"), nothing)
+            summary["phases"] = phases | {"predict": {**nothing, "bytes": 1000, "rows": 100}}
+            summary["predictions"] = 10
+
+    page = opened(served, "#axis=bytes")
+    page.execute_script("for (const run of runsOf(panel().lines.find((line) => line.label === 'MTCD'))) run.bytes = 0")
+    page.execute_script("draw()")
+    assert ranks(page)["MTCD"] != ""
+    page.find_element("id", "with_predict").click()
+    assert ranks(page)["MTCD"] == ""
+
+
 def test_the_headline_keeps_to_the_readers_limits(opened: Callable[..., Any]) -> None:
     page = opened()
     choose(page, "axis", "bytes")

@@ -71,6 +71,15 @@ def test_what_is_sent_once_serves_later_rounds(train: Trains) -> None:
     assert phase(run, "predict")[:2] == (pytest.approx(size * 1000 / HELD_OUT, abs=1), 1)
 
 
+@pytest.mark.parametrize("every", [1, 2])  # round 1, in which held-out rows are sent too, is scored or is not
+def test_predictions_of_what_is_sent_once(train: Trains, every: int) -> None:
+    once = ["algorithm=send_once", "algorithm.form=raw", *DIGITS[:2], "rounds=2", f"eval_every={every}"]
+    run = train(*once, "algorithm.parties=2", "floor=none")
+    nbytes, messages, seconds = phase(run, "predict")
+    assert messages == 1 and nbytes == pytest.approx(1000 * 32 * 4, rel=1e-3)  # half of 64 columns, float32
+    assert seconds == pytest.approx(LATENCY + nbytes / BANDWIDTH)
+
+
 def test_joins(train: Trains) -> None:
     run = train("algorithm=vfl_sgd", *DIGITS, "algorithm.parties=2")
     assert phase(run, "setup")[:2] == (1078 * 8, 1)  # labels, int64

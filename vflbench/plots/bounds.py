@@ -3,6 +3,7 @@
 What they are is said in runner/bounds.py; here they are read from runs' summaries. Older runs have none.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,19 +45,15 @@ class Bounds:
 
 def of(runs: Sequence[Run]) -> list[Bounds]:
     """Floor and ceiling of each division of the data among `runs`, of one data set and metric."""
-    groups: list[list[Run]] = []
+    groups: dict[str, list[Run]] = {}
     for run in runs:
         if run.summary.get("ship_it", {}).get("bytes"):
-            group = next((group for group in groups if _divided_alike(run, group)), None)
-            if group is None:
-                groups.append([run])
-            else:
-                group.append(run)
-    divisions = [flat(_division(group[0])) for group in groups]
+            groups.setdefault(json.dumps(_division(run), sort_keys=True, default=str), []).append(run)
+    divisions = [flat(json.loads(key)) for key in groups]
     varied = [key for key in divisions[0] if any(d.get(key) != divisions[0][key] for d in divisions)] if groups else []
     return [
-        _bounds(own, runs, " ".join(f"{key}={division[key]}" for key in varied if division.get(key) is not None))
-        for own, division in zip(groups, divisions, strict=True)
+        _bounds(own, runs, " ".join(f"{key}={division.get(key)}" for key in varied))
+        for own, division in zip(groups.values(), divisions, strict=True)
     ]
 
 
@@ -65,22 +62,8 @@ def _division(run: Run) -> dict[str, Any]:
     config = identifying(run.manifest["config"])
     used = {key.removeprefix("algorithm."): values["used"] for key, values in run.summary.get("adapted", {}).items()}
     algorithm = {**config["algorithm"], **used}
-    parts = next((algorithm[key] for key in DIVISORS if key in algorithm), None)
+    parts = next((algorithm[key] for key in DIVISORS if key in algorithm), 1)  # as types.division
     return {"dataset": config["dataset"], "parties": parts}
-
-
-def _divided_alike(run: Run, group: Sequence[Run]) -> bool:
-    """Whether the run's data are divided as those of `group`. Some families have no key for it."""
-    keys, others = _division(run), _division(group[0])
-    if keys["dataset"] != others["dataset"] or keys["parties"] == others["parties"]:
-        return bool(keys == others)
-    same = next((other for other in group if other.summary["seed"] == run.summary["seed"]), None)
-    return None in (keys["parties"], others["parties"]) and same is not None and _sizes(run) == _sizes(same)
-
-
-def _sizes(run: Run) -> list[Any]:
-    """What the division of one seed's data decides."""
-    return [run.summary["ship_it"].get(key) for key in ("bytes", "stored", "largest")]
 
 
 def _bounds(own: Sequence[Run], every: Sequence[Run], words: str) -> Bounds:

@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from vflbench.plots import bounds, style
+from vflbench.plots import bounds, running_time, style
 from vflbench.plots.canvas import entitle, legend_below, new_figure, plain, save
 from vflbench.results import selection
 from vflbench.results.folder import atomic_write, splits
@@ -309,7 +309,7 @@ def _panel(
 ) -> pd.DataFrame:
     """Draw the lines of one panel, and return the points."""
     every = [run for group in lines.values() for run in group]
-    x = _timeless(x, [run.curve for run in every], {run.summary["compute_clock"] for run in every})
+    x = _timeless(x, [run.curve for run in every], {running_time.clock(run) for run in every})
     curves = {
         label: [points(run.curve, x, metric).dropna(subset=["test"]) for run in group] for label, group in lines.items()
     }
@@ -414,11 +414,15 @@ def _timeless(x: str, curves: Sequence[pd.DataFrame], clocks: Iterable[str]) -> 
     """The column to draw against: `x`, or what stands in for communication time.
 
     Where computing is modelled too, that is the running time, since such methods overlap computing with communication;
-    so too where a run has no communication time. Where communication takes no time in any of `curves` though bytes were
+    so too where a run has no communication time. Running times under several `clocks` are not alike: then bytes stand
+    in for a communication time that a run lacks. Where communication takes no time in any of `curves` though bytes were
     sent, it is the weighted cost.
     """
-    if x == "communication_seconds" and ("modelled" in clocks or any(curve[x].isna().any() for curve in curves)):
-        return "virtual_seconds"
+    clocks, untimed = set(clocks), any(curve["communication_seconds"].isna().any() for curve in curves)
+    if x == "communication_seconds" and (untimed or any(clock.startswith("modelled") for clock in clocks)):
+        if len(clocks) == 1:
+            return "virtual_seconds"
+        x = "bytes" if untimed else x
     free = x == "communication_seconds" and not any(curve[x].any() for curve in curves)
     return "cost" if free and any(curve["bytes"].any() for curve in curves) else x
 

@@ -1,6 +1,7 @@
 """`vflbench report`: runs side by side in one self-contained HTML file, and their table as CSV and Markdown."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,6 +92,9 @@ def read(
     for runs in selection.unlike(found.runs):
         settings = selection.settings(runs)
         report.panels.append(Panel(settings, *selection.target(settings), selection.choose(settings)))
+        older = [run for run in runs if "phases" not in run.summary]
+        for run in older if len(older) < len(runs) else ():
+            report.notes.append(f"{run.folder}: an older vflbench made it; only others are charged for predictions")
     for run in found.runs:
         if "phases" in run.summary and run.summary["phases"].get("predict") is None:
             report.notes.append(f"{run.folder}: what its predictions cost is not known, and not charged")
@@ -402,6 +406,7 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
             | {"runs": list(range(len(entries), len(entries) + len(setting.runs)))}
             | {"clock": running_time.clock(setting.runs[0]), "network": _network(setting.runs[0])}
             | {"unproven": not running_time.shown(setting.runs[0])}
+            | {"accounting": setting.runs[0].summary["accounting"]}
             | {"again": selection.rerun(setting, network=False)}
             | {key: known[key] for key in ("epsilon", "selected", "selected_sd", "final", "final_sd", "averaged")}
         )
@@ -419,6 +424,7 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
         "target": panel.target,
         "target_why": panel.target_why.capitalize(),
         "rule": rule(panel),
+        "accounting": Counter(setting.runs[0].summary["accounting"] for setting in panel.settings).most_common(1)[0][0],
         "caveat": caveat(panel),
         **bounds.page(panel.runs, metric["name"]),
         "lines": lines,

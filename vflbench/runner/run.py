@@ -374,8 +374,8 @@ def _around(federation: Federation, engine: Engine, observer: Observer) -> Aroun
     scored = observer.rows[-1]["round"] if observer.rows else 0
     roles = {name: party.role for name, party in standing.items()}
     served = {party.name: party.served for party in engine.order}
-    asked = (scored, served, observer.shares, roles, federation.topology.connected)
-    tapes = serving.tapes(*asked, once=federation.info.one_shot) if scored else None
+    connected, once = federation.topology.connected, federation.info.one_shot
+    tapes = serving.tapes(scored, served, observer.shares, roles, connected, once) if scored else None
     known = None
     if tapes is not None:
         with contextlib.suppress(ValueError):  # a process that has died took its part along

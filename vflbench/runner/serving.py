@@ -34,17 +34,17 @@ def tapes(
 ) -> Tapes | None:  # fmt: skip
     """What every party sent and read for the predictions of round `scored`; None where that is not known.
 
-    With `once`, what was sent for those of an earlier round may be all that they take.
+    `once`: of a one-shot method, whose held-out rows may have crossed in round 1, for all evaluations.
 
     Where the prediction is a sum, parties report their shares to the observer, and nothing crosses. Served, each would
     send its share towards the server, or else the first party, along the edges; who passes shares on adds them up.
     """
     rounds = {round for round, events in served.values() if events}
-    last = max(rounds, default=scored)
+    of = 1 if once and rounds == {1} else scored
     found: dict[str, list[Event]] = {
-        name: list(events) if round == last else [] for name, (round, events) in served.items()
+        name: list(events) if round == of else [] for name, (round, events) in served.items()
     }
-    if last != scored and not once:  # of a run that was stopped within an evaluation, or before any was done again
+    if rounds and max(rounds) != of:  # of a run that was stopped within an evaluation, or before any was done again
         return None
     round, sizes = shares
     if not sizes:

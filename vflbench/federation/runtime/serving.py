@@ -27,9 +27,12 @@ class Tape:
         self.forms: dict[tuple[str, str], Form] = {}  # receiver, tag -> the first message's
 
     def _on(self) -> bool:
-        """Whether the party's round is scored; other evaluations only let an observer look at the state."""
+        """Whether the party's round is scored; other evaluations only let an observer look at the state.
+
+        A one-shot method has its only exchange in round 1, scored or not.
+        """
         party = self.party
-        if not party.evaluates(party.round):
+        if not party.evaluates(party.round) and party.round != 1:
             return False
         if self.round != party.round:
             self.round, self.events, self.forms = party.round, [], {}

@@ -11,6 +11,7 @@ const AXES = {
   epsilon: { name: "epsilon", unit: "" },
   virtual_seconds: { name: "running time", unit: "s" },
 };
+const PHASED = ["bytes", "cost", "communication_seconds", "virtual_seconds"]; // axes on which accountings differ
 const SLIDERS = {
   latency: { from: 0.01, to: 1000, start: 136 }, // ms
   bandwidth: { from: 0.01, to: 100, start: 0.42 }, // Gbit/s
@@ -95,7 +96,8 @@ const deviation = (values) => {
 };
 const last = (values) => values[values.length - 1];
 const better = (a, b) => (panel().goal === "max" ? a >= b : a <= b);
-const sends = (line) => runsOf(line).some((run) => run.bytes > 0);
+// Whether a line sends anything, for predictions too, where they are charged.
+const sends = (line) => runsOf(line).some((run) => run.bytes > 0 || beside(run, "bytes") > 0);
 
 // Why a line is not compared with the others now; null where it is.
 function leftOut(line) {
@@ -103,6 +105,7 @@ function leftOut(line) {
   // its time there is by its own rule, not by the one that prices the others
   const fixed = runs.find((run) => run.why && !(there(run) && state.axis !== "communication_seconds"));
   if (state.repriced && fixed) return fixed.why;
+  if (PHASED.includes(state.axis) && line.accounting !== panel().accounting) return `it is charged by accounting=${line.accounting}, not ${panel().accounting}`;
   if (state.axis === "communication_seconds" && !timed(line)) return "it has no communication time of its own; compare bytes or running time";
   if (state.repriced && state.axis === "virtual_seconds" && !runs.every(there)) return "running time is not re-priced here";
   if (state.axis === "cost" && state.weighted && runs.some((run) => !run.links)) return runs.find((run) => !run.links).why;

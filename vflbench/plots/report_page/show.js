@@ -77,7 +77,7 @@ function drawRule() {
   const clocks = [...new Set(panel().lines.map((line) => line.clock))];
   if (state.axis === "virtual_seconds" && clocks.length > 1) parts.push(`Only runs with compute clock ${state.clock}.`);
   if (state.weighted) parts.push(`Cost: a byte client-server counts ${digits(state.ratio)} times one client-client.`);
-  if (panel().runs.some((run) => run.life) && ["bytes", "cost", "communication_seconds", "virtual_seconds"].includes(state.axis)) parts.push(phaseWords());
+  if (panel().runs.some((run) => run.life) && PHASED.includes(state.axis)) parts.push(phaseWords());
   if (panel().caveat) parts.push(`${panel().caveat}.`);
   $("rule").textContent = parts.join(" ");
 }
