@@ -113,6 +113,12 @@ def test_whose_metric_it_is_is_said_where_methods_differ(tmp_path: Path) -> None
     assert report.caveat(panel) == ""
 
 
+def test_defaults_that_did_not_fit_the_data_are_told(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", extra={"adapted": {"algorithm.parties": {"default": 40, "used": 2}}})
+    (panel,) = report.read([tmp_path], KNOWN).panels
+    assert report.caveat(panel) == "Defaults that did not fit the data: GLASU used algorithm.parties=2"
+
+
 def test_the_table_by_hand(tmp_path: Path) -> None:
     """Two seeds of three evaluations; validation 0.267, 0.533, 0.8: the target of 0.8 is reached at the third, by
     both."""

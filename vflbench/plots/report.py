@@ -272,14 +272,24 @@ def rule(panel: Panel) -> str:
 
 
 def caveat(panel: Panel) -> str:
-    """Whose metrics they are, where methods differ in it, and who has no running time; else an empty text."""
-    hidden = running_time.caveat(panel.runs)
+    """Whose metrics they are, where methods differ in it, defaults that were adapted, and who has no running time."""
+    hidden = ". ".join(filter(None, [_adapted(panel), running_time.caveat(panel.runs)]))
     of = {whose: [s.algorithm for s in panel.settings if _metric_of(s) == whose] for whose in ("mean worker", "server")}
     if not all(of.values()):
         return hidden
     means, single = (", ".join(sorted({style.look(name).label for name in names})) for names in of.values())
     whose = f"The metric of {means} is the mean over workers, that of {single} one model's"
     return ". ".join(filter(None, [whose, hidden]))
+
+
+def _adapted(panel: Panel) -> str:
+    """Which defaults were other values, to fit the data."""
+    used = {
+        f"{style.look(run.summary['algorithm']).label} used {key}={values['used']}": None
+        for run in panel.runs
+        for key, values in run.summary.get("adapted", {}).items()
+    }
+    return f"Defaults that did not fit the data: {', '.join(used)}" if used else ""
 
 
 def _averaged(setting: Setting) -> np.ndarray:
