@@ -61,6 +61,7 @@ def test_a_typo_is_told_without_torch(tmp_path: Path) -> None:
         assert all(word in answer for word in words) and answer.split()[-1] == "False", f"{typed}: {answer}"
 
 
+@pytest.mark.slow
 def test_a_dry_run_does_without_torchs_compiler(tmp_path: Path) -> None:
     code = """if True:
         import sys

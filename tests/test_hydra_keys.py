@@ -179,6 +179,7 @@ def test_what_is_refused_is_named_in_one_line(
     assert not list(Path().iterdir()), "nothing was written"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_session")
 def test_what_is_supported_is_taken(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     for typed in TAKEN:

@@ -186,6 +186,7 @@ def test_a_topology(tmp_path: Path) -> None:
         vflbench.run(["algorithm=mtcd", "dataset=digits", "topology=wheel"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("package")
 def test_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def latency(farthest: float) -> float:
@@ -259,6 +260,7 @@ def test_an_algorithm_in_this_repository(package: Path) -> None:
     assert listed == dataclasses.asdict(registry.load_algorithm("averaged").Config())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("package")
 def test_a_data_set(tmp_path: Path) -> None:
     (command,) = [command for command in COMMANDS if "dataset=wine" in command]

@@ -57,6 +57,7 @@ def test_the_second_process_sends_back_what_it_gets() -> None:
     assert 0 < profile.server_seconds(4000, 2) < 1
 
 
+@pytest.mark.slow
 def test_the_command_writes_what_compute_measured_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -78,6 +78,7 @@ def test_the_oldest_versions_are_those_that_pyproject_names() -> None:
         assert found[name] in SpecifierSet(f"=={floor}"), name
 
 
+@pytest.mark.slow
 def test_what_is_installed_goes_together() -> None:
     """`pip check`, of the environment that the tests run in."""
     checked = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)

@@ -511,6 +511,7 @@ def test_a_graph_in_pieces_stalls_one_token_and_not_several() -> None:
         assert several.gaps[-1] < 1e-6
 
 
+@pytest.mark.slow
 def test_the_floor_of_mini_batches_falls_with_their_size() -> None:
     """Gradient noise leaves a gap of about sigma^2 / B; with all samples there is none."""
     task = ridge(samples=64)

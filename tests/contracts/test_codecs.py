@@ -208,6 +208,7 @@ def test_all_entries_are_no_codec(algorithm: str, layout: str, tmp_path: Path) -
     assert not plain.curve["train_loss"].equals(tenth.curve["train_loss"])
 
 
+@pytest.mark.slow
 def test_what_arrived_is_in_the_transcript(tmp_path: Path) -> None:
     """Embeddings of 64 rows and 8 columns with at most 255 values; so are the answers to the adversary's questions."""
     attack = ["attack=embedding_inversion", "privacy=none"]

@@ -171,6 +171,7 @@ def test_a_run_loads_checks_and_scores_a_fifth_layout(config: RunConfig, tmp_pat
         sanity.check(flat)
 
 
+@pytest.mark.slow
 def test_its_parties_open_their_own_files_and_the_driver_none(config: RunConfig) -> None:
     whole = Federation(config, INFO)
     found: Any = Surveyor().survey(config, INFO)

@@ -56,6 +56,7 @@ def test_a_listed_pair_trains_a_round_and_another_one_is_refused(data: str, algo
     assert vflbench.run([*words, f"hydra.run.dir={tmp_path / 'run'}"]).status == "completed"
 
 
+@pytest.mark.slow
 def test_the_list_of_a_data_set(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.command(["list", "dataset=digits_graph"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -74,6 +75,7 @@ def test_the_list_of_a_data_set(capsys: pytest.CaptureFixture[str]) -> None:
     assert "3 parties" in lines[2] and lines[-1].startswith("7 algorithms run on these data")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -144,6 +144,7 @@ def process(folder: Path, seconds: float) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_of_two_processes_one_makes_them_and_the_other_waits(folder: Path) -> None:
     both = [process(folder, 1) for _ in range(2)]
     said = sorted(one.communicate(timeout=100)[0] for one in both)

@@ -131,6 +131,7 @@ def test_a_damaged_mnist_names_its_file(small: Path) -> None:
         mnist.load(mnist.Config(verify=False, validation=6), "sharded", 4, 0, small)
 
 
+@pytest.mark.slow
 def test_the_twin_has_mnists_sizes_and_never_changes() -> None:
     train, test = mnist.twin()
     assert train.features.shape == (60_000, 1, 28, 28) and test.features.shape == (10_000, 1, 28, 28)

@@ -183,6 +183,7 @@ def test_a_server_that_is_killed_starts_again_with_all_that_it_had_and_the_order
     between(service.channels, work, ("d", "e"))
 
 
+@pytest.mark.slow
 def test_who_waits_for_a_broker_that_does_not_come_back_is_told_within_the_timeout() -> None:
     server = Server()
     channels = Channels(server.url, {"embedding": "none"}, 1.0, "vflbench", server.password)

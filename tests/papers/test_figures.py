@@ -365,6 +365,7 @@ def test_help_is_the_usage(words, tmp_path, monkeypatch, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_figure_from_the_command_line_is_drawn_again_without_training(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = ["figures", "glasu/table3", "scale=smoke", "dataset=digits_graph", "rounds=2"]

@@ -160,6 +160,7 @@ def test_a_row_of_table_terminal_and_markdown_for_each(make_run: Any):
     assert "without party 1 0.55" in text.getvalue()
 
 
+@pytest.mark.slow
 def test_the_page_draws_and_lists_them(browser: Any, make_run: Any, tmp_path: Path):
     """In test and validation, against bytes and time, on the runs' network and another one."""
     from selenium.webdriver.support.ui import Select

@@ -45,6 +45,7 @@ def test_draw_run(make_run):
     assert "round" in words(run.folder / "rounds.svg")
 
 
+@pytest.mark.slow
 def test_pictures_are_deterministic_and_drawn_before_the_summary_is_there(make_run):
     run = make_run("a")
     curves.draw_run(run)
@@ -77,6 +78,7 @@ def test_what_is_not_real_or_not_complete_is_said_in_red(make_run, changes, alar
         assert re.search(rf"fill: #c00000[^>]*>{alarm}</text>", (run.folder / f"{name}.svg").read_text())
 
 
+@pytest.mark.slow
 def test_without_communication(make_run):
     silent = make_run("silent", algorithm="standalone_gnn", pace=0, sent=0)
     ideal = make_run("ideal", pace=0)
@@ -147,6 +149,7 @@ def test_seeds_are_averaged_over_common_x(make_run, tmp_path):
     np.testing.assert_allclose(written["mean"], table["mean"], rtol=1e-15)
 
 
+@pytest.mark.slow
 def test_what_is_sent_once_is_a_marker_at_its_bytes(make_run, tmp_path):
     """At the value that validation chose, of each seed at its own bytes; against rounds it is a curve."""
     level = {10: 0.2, 20: 0.6, 30: 0.4}.__getitem__
@@ -163,6 +166,7 @@ def test_what_is_sent_once_is_a_marker_at_its_bytes(make_run, tmp_path):
     assert any(word.startswith("0.6 at round 20") for word in words(runs[0].folder / "bytes.svg"))
 
 
+@pytest.mark.slow
 def test_a_gap_is_drawn_and_averaged_by_its_decades(make_run, tmp_path):
     gap = Metric("suboptimality", "min")
     levels = [lambda t: 10.0 ** (-t / 10), lambda t: 10.0 ** (-t / 5)]

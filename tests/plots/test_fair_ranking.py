@@ -145,6 +145,7 @@ def test_clocks_are_never_on_one_axis_of_running_time(opened: Callable[..., Any]
     assert all(ranks(page).values())
 
 
+@pytest.mark.slow
 def test_accountings_are_never_on_one_axis_of_costs(opened: Callable[..., Any]) -> None:
     def charged(algorithm: str, manifest: dict[str, Any], summary: dict[str, Any]) -> None:
         if algorithm == "mtcd":
@@ -192,6 +193,7 @@ def test_the_headline_keeps_to_the_readers_limits(opened: Callable[..., Any]) ->
     assert all(ranks(page).values())
 
 
+@pytest.mark.slow
 def test_typed_networks_and_the_view_in_the_address(opened: Callable[..., Any]) -> None:
     page = opened()
     enter(page, "latency_typed", "50")
@@ -233,6 +235,7 @@ def test_the_interval_of_paired_differences_is_students(opened: Callable[..., An
     assert not sure["tie"] and sure["low"] == pytest.approx(2)
 
 
+@pytest.mark.slow
 def test_a_tie_and_one_seed_are_said(opened: Callable[..., Any]) -> None:
     page = opened()
     page.execute_script(
@@ -280,6 +283,7 @@ def test_a_metric_that_never_changes_is_drawn(opened: Callable[..., Any]) -> Non
     assert page.execute_script("return ticks(0.7, 0.7000000000000001, false, 6).length") <= 100
 
 
+@pytest.mark.slow
 def test_all_runs_on_another_network_equal_fresh_runs_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -69,6 +69,7 @@ def agrees(page: Any, runs: Path, charged: Charged) -> None:
         assert to_target(page, axis) == pytest.approx(expected(runs, axis, charged), rel=1e-5), axis
 
 
+@pytest.mark.slow
 def test_each_phase_can_be_left_out(opened: Callable[..., Any], runs: Path) -> None:
     page = opened()
     agrees(page, runs, Charged())

@@ -126,6 +126,7 @@ def test_no_text_of_a_run_runs_in_a_browser(poisoned: Poisoner, browser: Any, tm
         assert in_header(MARKUP.replace("{mark}", whole)) in shown, "it is shown as it is"
 
 
+@pytest.mark.slow
 def test_the_poison_would_work_and_the_policy_stops_it(poisoned: Poisoner, browser: Any, tmp_path: Path) -> None:
     """The test above can fail: as markup the poison runs; and where a page takes it for markup all the same, the policy
     stops it."""
@@ -154,6 +155,7 @@ def test_the_poison_would_work_and_the_policy_stops_it(poisoned: Poisoner, brows
 # --- Markdown, CSV, terminal, pictures --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_no_text_becomes_markup_in_markdown(poisoned: Poisoner) -> None:
     from markdown_it import MarkdownIt
 
@@ -184,6 +186,7 @@ def commanding(convex_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
+@pytest.mark.slow
 def test_no_text_commands_a_terminal(
     commanding: Poisoner, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -222,6 +225,7 @@ def test_no_text_is_a_colour_on_a_terminal(commanding: Poisoner) -> None:
     assert plain and plain == other
 
 
+@pytest.mark.slow
 def test_no_text_is_a_formula(commanding: Poisoner) -> None:
     rows = list(csv.reader(io.StringIO(report.to_csv(report.read([commanding.root], KNOWN)))))
     cells = [cell for row in rows for cell in row]

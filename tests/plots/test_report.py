@@ -275,6 +275,7 @@ def test_show_has_what_the_page_has(convex_runs: Path) -> None:
     assert f"{run.curve['train_suboptimality'].iloc[-1]:.4g}" in text.getvalue()
 
 
+@pytest.mark.slow
 def test_what_is_rerun_has_the_runs_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command of the selected setting composes to the configuration of the run it names."""
     import shlex

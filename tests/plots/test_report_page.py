@@ -124,6 +124,7 @@ def test_dragging_latency_and_bandwidth_moves_curves_and_ranking(opened: Any, co
     assert 'rule "round"' in opened.find_element("id", "rule").text
 
 
+@pytest.mark.slow
 def test_dragging_the_ratio_prices_the_server(opened: Any, convex_runs: Path) -> None:
     orders = []
     for to in (0.0, 1.0):
@@ -162,6 +163,7 @@ def test_the_reader_types_a_target_sorts_and_points(opened: Any, convex_runs: Pa
     assert "suboptimality" in opened.find_element("id", "tip").text
 
 
+@pytest.mark.slow
 def test_every_control_draws(opened: Any) -> None:
     """Each axis, plain and logarithmic, each network and each run's messages: something is drawn and nothing is
     undefined."""

@@ -33,6 +33,7 @@ def page(root: Path, monkeypatch: pytest.MonkeyPatch, **ratios: float) -> tuple[
     return report._data(found, panel, 200), report.caveat(panel)
 
 
+@pytest.mark.slow
 def test_a_prediction_that_is_far_off_has_no_running_time(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, caveat = page(runs, monkeypatch, vfl=1.2, avfl=1.3)
     assert "virtual_seconds" in data["axes"] and "No running time of AVFL" in caveat

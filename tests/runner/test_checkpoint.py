@@ -67,6 +67,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in (folder / "checkpoint").iterdir() if path.suffix != ".tmp"}
 
 
+@pytest.mark.slow
 def test_a_long_run_has_few_files_and_all_rows_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files.os, "fsync", lambda _: None)
     monkeypatch.setattr(checkpoint, "MERGED", 4)

@@ -283,6 +283,7 @@ def test_a_part_that_is_damaged_while_the_run_goes_on_fails_it_by_name(
     assert not (tmp_path / "run" / "summary.json").exists()
 
 
+@pytest.mark.slow
 def test_a_run_with_an_attack_goes_on_with_a_whole_transcript_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -117,6 +117,7 @@ def test_a_party_opens_its_own_table_and_no_other(algorithm: str, alignment: str
         load(run_config.dataset, "aligned", 3, 0, None, message.task, message.index)
 
 
+@pytest.mark.slow
 def test_a_client_of_a_graph_opens_the_shared_features_and_its_own_edges(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.save(tmp_path / "x.npy", rng.normal(size=(60, 12)).astype(np.float32))

@@ -349,6 +349,7 @@ def test_a_device_for_no_party_and_bad_data_are_told_before_the_run(ray_cluster:
         vflbench.run(["algorithm=glasu", "dataset=cora", f"data_root={tmp_path}", "engine=ray", *auto])
 
 
+@pytest.mark.slow
 def test_a_device_that_is_none_is_told_with_its_party(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 

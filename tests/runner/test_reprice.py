@@ -358,6 +358,7 @@ def test_a_run_that_stopped_at_its_target(
     same_but_wall(next(Path("outputs/reprice").iterdir()), trained(target, *SHARED))
 
 
+@pytest.mark.slow
 def test_time_budgets(
     trained: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

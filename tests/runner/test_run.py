@@ -169,6 +169,7 @@ def test_a_trace_replays_to_the_same_times_and_under_another_network_to_a_fresh_
         assert [ends[r] for r in finished.curve["round"]] == list(finished.curve["virtual_seconds"])
 
 
+@pytest.mark.slow
 def test_privacy_noises_what_is_sent_and_says_what_it_covers(tmp_path: Path, undisturbed: Callable[..., Run]) -> None:
     private = run(tmp_path / "run", "privacy=gaussian_embedding", "privacy.noise_multiplier=4")
     privacy = private.summary["privacy"]
@@ -302,6 +303,7 @@ def test_ctrl_c_before_the_run_has_begun_leaves_nothing(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_start_leaves_the_one_it_was_to_replace(tmp_path: Path) -> None:
     before = run(tmp_path / "run")
     kept = {
@@ -319,6 +321,7 @@ def test_a_run_that_cannot_start_leaves_the_one_it_was_to_replace(tmp_path: Path
 DIGITS = ["dataset=digits", "model.widths=[4]", "epochs=1", "engine.threads=1", "plot=none"]
 
 
+@pytest.mark.slow
 def test_an_epsilon_that_no_noise_reaches_leaves_the_run_it_was_to_replace(tmp_path: Path) -> None:
     """Found by calibrating, which comes before the first file is touched."""
     folder = f"hydra.run.dir={tmp_path / 'run'}"

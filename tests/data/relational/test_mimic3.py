@@ -641,6 +641,7 @@ def test_the_twin_has_the_papers_sizes(twin_task, caplog):
     assert hours.max() > 10 * hours[hours > 0].mean()  # heavy-tailed
 
 
+@pytest.mark.slow
 def test_the_twin_is_learnable(twin_task):
     from sklearn.metrics import roc_auc_score
 
@@ -665,6 +666,7 @@ def test_the_twins_rows_do_not_depend_on_its_width():
     assert [table.features.shape[1] for table in wide.tables] == [12, 1, 12, 12, 12]
 
 
+@pytest.mark.slow
 def test_without_a_data_root_the_twin_is_announced(caplog):
     with caplog.at_level(logging.WARNING):
         task = load(Config(), "relational", 1, 0, None)

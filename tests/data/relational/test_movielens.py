@@ -396,6 +396,7 @@ def test_the_twin_is_learnable_about_as_the_real_data(caplog):
     assert 1.05 < constant < 1.15 and 0.025 < constant - fitted < 0.05
 
 
+@pytest.mark.slow
 def test_the_twin_is_the_same_for_every_seed_and_width_only_narrows_it(twin):
     a, b = (load(Config(source="synthetic", width=2), "relational", 2, seed, None) for seed in (0, 1))
     assert [part.features.shape[1] for part in a.clients] == [1, 1, 2, 2, 2, 2]

@@ -878,6 +878,7 @@ def database(server, here, monkeypatch):
         server.start()
 
 
+@pytest.mark.slow
 def test_postgresql_gives_the_same_task_as_files(database):
     task = run(database)
     assert_equal(task, run(world()))

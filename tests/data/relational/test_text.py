@@ -26,6 +26,7 @@ def test_hashed_features_depend_on_words_alone_and_on_no_seed_of_the_run():
     assert "hashed TF-IDF" in encode.note and again([]).shape == (0, 32)
 
 
+@pytest.mark.slow
 def test_hashed_features_keep_likeness_and_weigh_rare_words_more():
     encode = features_of(None, 768)
     encode.fit(["the film was good"] * 50 + ["the film was bad"] * 50 + ["the gruyere"])

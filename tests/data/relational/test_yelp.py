@@ -441,6 +441,7 @@ def small_twin(monkeypatch) -> None:
         monkeypatch.setattr(yelp, name, value)
 
 
+@pytest.mark.slow
 def test_the_twin_is_learnable(monkeypatch):
     from sklearn.linear_model import LogisticRegression
 
