@@ -43,9 +43,15 @@ def summary(folder: Path) -> dict[str, Any]:
     return found
 
 
+def trained(folder: Path) -> pd.DataFrame:
+    """The ledger without the exchange of predictions."""
+    ledger = pd.read_parquet(folder / "ledger.parquet")
+    return ledger[ledger["phase"] != "predict"]
+
+
 def messages(folder: Path) -> dict[tuple[Any, ...], int]:
     """How many messages there were, by epoch, ends, tag and bytes."""
-    ledger = pd.read_parquet(folder / "ledger.parquet")
+    ledger = trained(folder)
     return dict(ledger.groupby(["round", "src", "dst", "tag", "bytes"]).size())
 
 
@@ -190,7 +196,7 @@ def test_a_worker_that_is_killed_costs_its_tasks_and_every_batch_is_trained_once
             output,
         )
     assert not (folder / "model" / "active_worker_1.safetensors").exists()
-    counts = pd.read_parquet(folder / "ledger.parquet").groupby(["round", "tag"]).size().unstack()
+    counts = trained(folder).groupby(["round", "tag"]).size().unstack()
     assert (counts["gradient"] >= 96).all() and counts["embedding"].sum() <= 4 * 96 + found["batches"]["repeated"]
 
 
@@ -209,5 +215,5 @@ def test_nothing_is_left_of_a_command_that_is_ended_and_it_goes_on(tmp_path: Pat
     finish(start(COMMAND, *words, where=tmp_path))
     found = summary(folder)
     assert found["status"] == "completed" and found["batches"]["trained"] == 4 * 96
-    counts = pd.read_parquet(folder / "ledger.parquet").groupby(["round", "tag"]).size().unstack()
+    counts = trained(folder).groupby(["round", "tag"]).size().unstack()
     assert list(counts.index) == [1, 2, 3, 4] and (counts["embedding"] >= 96).all()

@@ -40,7 +40,8 @@ def aligned(task: Task, holders: Sequence[str]) -> list[Sized]:
 
 def messages(info: AlgorithmInfo, task: Task, holders: Sequence[str]) -> list[tuple[str, Sized]]:
     """(phase, message) of all that is assumed and can be sent."""
-    first = holders[getattr(task.public, "owner", 0)] if holders else ""
+    owner = getattr(task.public, "owner", 0)
+    first = holders[owner if owner < len(holders) else 0] if holders else ""  # one holder may have all tables
     others = [name for name in holders if name != first]
     return [found for what in assumes(info, task) for found in _sent(what, task, first, others)]
 
@@ -54,17 +55,23 @@ def exchanges(found: Iterable[tuple[str, Sequence[Any]]], made: Callable[[Tapes]
 
 
 def _sent(what: str, task: Task, first: str, others: Sequence[str]) -> Iterator[tuple[str, Sized]]:
-    labels, rows = task.training_labels(), samples(task)
     if what == "aligned_rows":
+        rows = samples(task)
         setup, request, response = psi_bytes(rows, rows)
         for tag, nbytes in (("psi_setup", setup), ("psi_request", request), ("psi_response", response)):
             for other in others:
                 yield "align", ((first, other, tag, nbytes) if tag == "psi_request" else (other, first, tag, nbytes))
         for other in others:
             yield "align", (first, other, "kept", rows * DIGEST)
-    sizes = {"join": rows * PLACE, "labels": labels.nbytes, "seed": SEED}
-    for other in others if what in sizes else ():
-        yield "setup", (first, other, what, sizes[what])
+    size = 0
+    if what == "join":
+        size = samples(task) * PLACE
+    elif what == "labels":
+        size = task.training_labels().nbytes
+    elif what == "seed":
+        size = SEED
+    for other in others if size else ():
+        yield "setup", (first, other, what, size)
 
 
 def samples(task: Task) -> int:

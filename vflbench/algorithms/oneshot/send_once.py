@@ -51,7 +51,10 @@ from vflbench.types import (
     Range,
     RunConfig,
     Sent,
+    convex_problem,
 )
+
+HELD_OUT = "what is learnt at home is scored on rows held out: dataset.problem=learning"
 
 ALGORITHM = AlgorithmInfo(
     name="send_once",
@@ -106,6 +109,8 @@ def max_releases(config: RunConfig, rounds: int) -> int:
 def check(config: RunConfig) -> list[Problem]:
     """What is wrong across keys: a codec that finds nothing to compress, and images that are none any more."""
     cfg, problems = config.algorithm, []
+    if problem := convex_problem(config.dataset):
+        problems.append(Problem("dataset.problem", problem, HELD_OUT))
     if cfg.form == "bins" and config.codec.name != "none":
         allowed = "bin numbers are whole, and codecs compress fractions: use algorithm.form=raw or pca, or fewer bins"
         problems.append(Problem("codec", config.codec.name, allowed))
@@ -145,8 +150,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """
     cfg, problems, samples = config.algorithm, [], len(task.labels)
     if task.objective is not None:
-        allowed = "what is learnt at home is scored on rows held out: dataset.problem=learning"
-        problems.append(Problem("dataset.problem", task.objective.kind, allowed))
+        problems.append(Problem("dataset.problem", task.objective.kind, HELD_OUT))
     if cfg.learner == "model" and config.model.name in IMAGES and task.features[0].ndim == 2:
         allowed = "takes image views, and these are feature columns: use split_mlp"
         problems.append(Problem("model", config.model.name, allowed))
