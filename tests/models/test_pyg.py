@@ -164,9 +164,10 @@ def test_no_global_generator(conv: str) -> None:
 def test_the_how_to_lists_those_that_work() -> None:
     import torch_geometric
 
-    if not torch_geometric.__version__.startswith("2.8."):
-        pytest.skip("the page lists those of torch_geometric 2.8")
-    assert tuple(LISTED) == pyg.usable()
+    found = pyg.usable()
+    assert set(LISTED) <= set(found)
+    if torch_geometric.__version__.startswith("2.8."):  # whose the page lists; another version may have more
+        assert tuple(LISTED) == found
 
 
 # --- in GLASU ---------------------------------------------------------------------------------------------------------
