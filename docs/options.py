@@ -7,7 +7,7 @@ import ast
 import re
 from pathlib import Path
 
-from vflbench import registry
+from vflbench import exposure, registry
 
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
@@ -91,11 +91,42 @@ def page(group: str) -> str:
     return "\n".join(out)
 
 
+def learnt() -> str:
+    """The page of who learns what under every algorithm, with its defaults and without a mechanism."""
+    heads = ("observer", "subject", "kind", "form", "how", "phase", "tags", "times", "exact", "proof", "note")
+    out = [
+        "# Who learns what, by method",
+        "",
+        "With defaults, and without privacy. [What the columns say](../../concepts/exposure.md).",
+        "",
+    ]
+    for name in registry.algorithms():
+        keys = vars(registry.option_config("algorithm", name, whole=False)())
+        found = exposure.table(name, keys, {})
+        rows = [[_words(entry[head]) for head in heads] for entry in found["entries"]]
+        out += [f"## {name}", "", *([found["note"], ""] if found["note"] else [])]
+        out += (
+            [f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *rows)]
+            if rows
+            else ["It sends nothing."]
+        )
+        out.append("")
+    return "\n".join(out)
+
+
+def _words(value: object) -> str:
+    """A cell of the table of who learns what."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else _cell(str(value))
+
+
 def write(folder: Path) -> None:
-    """Write `folder`/options/: a page per group, and one of the keys that every run has."""
+    """Write `folder`/options/: a page per group, one of the keys that every run has, and one of who learns what."""
     place = folder / "options"
     place.mkdir(parents=True, exist_ok=True)
     pages = {group: page(group) for group in ABOUT}
+    pages["exposure"] = learnt()
     keys = [key for key in described(CONF / "config.yaml")[1] if not key[0].startswith("hydra")]
     pages["run"] = "\n".join(["# Keys of every run", "", "Set them with `KEY=VALUE`.", "", *table(keys)])
     for name, text in pages.items():

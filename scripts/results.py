@@ -2,10 +2,9 @@
 docs/results/<paper>/.
 
     python scripts/results.py             # writes the pages
-    python scripts/results.py --check     # writes nothing; exit code 1 where a page is not what its template and the
-    CSVs say python scripts/results.py --picture   # draws docs/front.svg and docs/front.png from
-    docs/results/glasu/front.csv python scripts/results.py --front FOLDER ...   # writes that CSV, of the runs in these
-    folders
+    python scripts/results.py --check     # writes nothing; exit code 1 where a page is out of date
+    python scripts/results.py --picture   # draws docs/front.svg and docs/front.png from docs/results/glasu/front.csv
+    python scripts/results.py --front FOLDER ...   # writes that CSV, of the runs in these folders
 
 In a template, `row('mtcd/fig2', algorithm='stcd', topology='path')` is the one line of docs/results/mtcd/fig2.csv with
 these keys, `rows` all of them; `row(...).selected` is a number of it and `pm(row(...), 'selected')` the same with its
@@ -32,11 +31,12 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from vflbench import registry
 from vflbench.papers import definition, measured
 from vflbench.papers.claims import judge, select
 from vflbench.plots.style import PALETTE, QUIET, RC, look
 from vflbench.results import reader
-from vflbench.results.texts import as_text
+from vflbench.results.texts import as_text, shown_to
 
 ROOT = Path(__file__).resolve().parent.parent
 # What a claim's numbers are, where measured.COLUMNS has more words.
@@ -80,6 +80,7 @@ class Pages:
             "rows": self.rows,
             "claims": self.claims,
             "label": lambda name: look(name).label,
+            "discloses": lambda name, **keys: shown_to(registry.discloses(name, keys)),
         }
         functions = (pm, paper, check, tally, split, priced, cheapest)
         self.jinja.globals |= {function.__name__: function for function in functions} | {"inf": math.inf}

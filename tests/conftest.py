@@ -99,6 +99,16 @@ def pytest_configure() -> None:
         logging.get_absl_handler().python_handler.stream = sys.__stderr__
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # A long test that comes last would leave the other worker without work.
+    items.sort(key=lambda item: item.get_closest_marker("minutes") is None)
+
+
+def pytest_collection_finish() -> None:
+    # Half a million objects of modules and tests, which live to the end: no collection looks at them again.
+    gc.freeze()
+
+
 def network_option(name: str, **changes: Any) -> dict[str, Any]:
     """The values of a network that comes with vflbench, with `changes`."""
     from vflbench import registry
@@ -187,8 +197,8 @@ def ray_cluster() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def ray_pool(ray_cluster: Any) -> Iterator[None]:
-    """Processes that go from run to run: to start one, with torch in it, costs seconds."""
+def ray_processes(ray_cluster: Any) -> tuple[Any, Any]:
+    """What hires and dismisses processes that go from run to run: to start one, with torch in it, costs seconds."""
     import ray
 
     from tests.federation.ray_toys import Again
@@ -222,10 +232,20 @@ def ray_pool(ray_cluster: Any) -> Iterator[None]:
             else:
                 dismiss(self, [actor])
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Cluster, "hire", borrow)
-        patch.setattr(Cluster, "dismiss", put_back)
-        yield
+    return borrow, put_back
+
+
+@pytest.fixture
+def ray_pool(ray_processes: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs of a test have the processes of the tests before it.
+
+    A second monkeypatch beside the test's own would be undone in the wrong order: what both patch would stay patched.
+    """
+    from vflbench.federation.ray.cluster import Cluster
+
+    borrow, put_back = ray_processes
+    monkeypatch.setattr(Cluster, "hire", borrow)
+    monkeypatch.setattr(Cluster, "dismiss", put_back)
 
 
 @pytest.fixture(scope="session")

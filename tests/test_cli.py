@@ -189,6 +189,7 @@ def test_configuration_errors(vfl: Callable[..., int], capsys: pytest.CaptureFix
     [
         (("lst",), "Did you mean 'list'?"),
         (("list", "all"), "vflbench list takes dataset=NAME"),
+        (("list", "dataset=bank,energy"), "takes one value of each key: start it once for each"),
         (("data",), "usage: vflbench data status"),
         (("data", "get", "coraa"), "Did you mean 'cora'?"),
         (("--config-dir", "nowhere", "seed=1"), "no such folder"),

@@ -14,7 +14,7 @@ from vflbench.config.typed import convert_value
 from vflbench.federation import delays
 from vflbench.results.identity import config_hash
 from vflbench.results.network import network_label
-from vflbench.types import ConfigError, Problem, Range, VflbenchError
+from vflbench.types import ConfigError, Problem, Range, VflbenchError, closest
 
 BASE = ("algorithm=toy", "dataset=toy_graph")
 pytestmark = pytest.mark.usefixtures("toy")
@@ -65,6 +65,11 @@ def test_defaults_and_types_of_a_run() -> None:
 def test_unknown_option_and_wrong_type_are_told_together() -> None:
     found = problems("algorithm.local_steps=zero", base=("algorithm=toyy", "dataset=toy_graph"))
     assert found["algorithm"].closest == "toy"
+    assert [closest(word, ("gdp_embedding", "label_dp", "label_rr")) for word in ("GDP", "la", "")] == [
+        "gdp_embedding",  # the only one that begins so
+        None,
+        None,
+    ]
     assert found["algorithm.local_steps"].allowed == "must be an integer"
     assert problems(base=("algorithm=tooy", "dataset=toy_grph"))["algorithm"].closest == "toy"
 

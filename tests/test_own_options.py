@@ -143,7 +143,7 @@ def test_an_accounting(tmp_path: Path) -> None:
 
 def test_a_privacy_mechanism(tmp_path: Path, package: Path) -> None:
     source = package / "rounded.py"
-    source.write_text(source.read_text().replace('("pubsub_vfl",)', '("pubsub_vfl", "vfl")'))
+    source.write_text(source.read_text().replace('("pubsub_vfl",)', '("pubsub_vfl", "standalone_gnn")'))
     ended = run(tmp_path / "run", "privacy=rounded", "algorithm.workers=2", "algorithm.passive_workers=2")
     spent = ended.summary["privacy"]
     assert (
@@ -151,8 +151,8 @@ def test_a_privacy_mechanism(tmp_path: Path, package: Path) -> None:
         and spent["rows"] >= 2 * ended.manifest["config"]["dataset"]["samples"] * 6 // 10
     )
     assert ended.manifest["config"]["privacy"] == {"name": "rounded", "secure_rng": None, "step": 0.5}
-    with pytest.raises(ConfigError, match="privacy=rounded: vfl can have: none"):  # it calls no mechanism
-        vflbench.run(["algorithm=vfl", "dataset=bank", "privacy=rounded"])
+    with pytest.raises(ConfigError, match="privacy=rounded: standalone_gnn can have: none"):  # it calls no mechanism
+        vflbench.run(["algorithm=standalone_gnn", "dataset=digits_graph", "privacy=rounded"])
     with pytest.raises(ConfigError, match=r"privacy\.epsilon=1: privacy=rounded has no such key; .*gaussian_embedding"):
         run(tmp_path / "refused", "privacy=rounded", "privacy.epsilon=1")
 

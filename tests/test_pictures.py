@@ -5,10 +5,11 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from vflbench.cli import pictures
+from vflbench.cli import pictures, sweep, train
 from vflbench.plots import curves
 from vflbench.types import VflbenchError
 
@@ -21,6 +22,7 @@ def drawn(folder):
     return found
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same_pictures_and_where_it_dies_this_one_does(make_run, monkeypatch):
     run = make_run("a")
     curves.draw_run(run)
@@ -84,3 +86,17 @@ def test_a_matplotlib_that_cannot_be_imported_is_told_in_a_line(make_run, monkey
     ):
         draw(run.folder, run.summary)
     assert not capfd.readouterr().err
+
+
+def test_no_drawing_process_stays_beside_a_presets_sweep(monkeypatch):
+    started, start = [], subprocess.Popen
+
+    def begin(*args, **how):
+        started.append(start(*args, **how))
+        return started[-1]
+
+    monkeypatch.setattr(pictures.subprocess, "Popen", begin)
+    monkeypatch.setattr(train, "sys", SimpleNamespace(modules={}))  # torch is not imported yet
+    monkeypatch.setattr(sweep, "start", lambda *_: [one.returncode for one in started])
+    (code,) = train.command(["experiment=glasu/pyg"])
+    assert code is not None

@@ -18,11 +18,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from vflbench.types import (
     ASSUMED,
     DIVISORS,
+    FORMS,
     KINDS,
     SCORED,
+    TIMES,
     AlgorithmInfo,
     CodecConfig,
     DatasetInfo,
+    Exposed,
+    Implied,
     LinkConfig,
     NetworkConfig,
     OptionConfig,
@@ -32,6 +36,7 @@ from vflbench.types import (
     RunConfig,
     Sent,
     VflbenchError,
+    messages,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +63,7 @@ class Algorithm(Protocol):
     """
 
     ALGORITHM: AlgorithmInfo
-    EXPOSES: tuple[Sent, ...]
+    EXPOSES: tuple[Exposed, ...]
     Config: type
 
     @staticmethod
@@ -182,7 +187,7 @@ class Mechanism(Option, Protocol):
 
     @staticmethod
     def make(config: Any, facts: Facts) -> Any:
-        """The mechanism of one party.
+        """The mechanism of one party, of a client; None where it protects nothing of a client's.
 
         It has `spent`, `state_dict`, `load_state_dict`, and the methods that its algorithms call.
 
@@ -194,6 +199,10 @@ class Mechanism(Option, Protocol):
 
 class MechanismHooks(OptionHooks, Protocol):
     """What a mechanism may also define."""
+
+    @staticmethod
+    def make_server(config: Any, facts: Facts) -> Any:
+        """The mechanism of a server, which has the labels; as `make`. Without this hook only clients have one."""
 
     @staticmethod
     def check_labels(config: Any, labels: np.ndarray, classes: int) -> list[Problem]:
@@ -447,15 +456,24 @@ def _keys(info: AlgorithmInfo, config: type) -> Iterator[str]:
     yield from _among("ALGORITHM published", tuple(key for _, key in info.published), tuple(keys))
 
 
-def _exposed(info: AlgorithmInfo, exposes: tuple[Sent, ...]) -> Iterator[str]:
-    if not (isinstance(exposes, tuple) and all(isinstance(entry, Sent) for entry in exposes)):
-        yield "EXPOSES must be a tuple of Sent(tag, sender, receiver, kind, about)"
+def _exposed(info: AlgorithmInfo, exposes: tuple[Exposed, ...]) -> Iterator[str]:
+    if not (isinstance(exposes, tuple) and all(isinstance(entry, Exposed) for entry in exposes)):
+        yield "EXPOSES must be a tuple of Sent(tag, sender, receiver, kind, about), Implied(...) and Given(...)"
         return
+    known = tuple(dict.fromkeys(entry.tag for entry in messages(exposes)))
     for entry in exposes:
+        name = entry.tag if isinstance(entry, Sent) else type(entry).__name__
         if entry.kind not in KINDS:
-            yield f"EXPOSES {entry.tag}: kind is {entry.kind!r}; there are {', '.join(KINDS)}"
+            yield f"EXPOSES {name}: kind is {entry.kind!r}; there are {', '.join(KINDS)}"
+        if isinstance(entry, Implied):
+            yield from _among(f"EXPOSES {name} of {entry.kind}", entry.tags, known)
+        if not isinstance(entry, Sent):
+            continue
         if not (isinstance(entry.keys, tuple) and all(isinstance(key, str) for key in entry.keys)):
-            yield f"EXPOSES {entry.tag}: keys is {entry.keys!r}: it must be a tuple of names"
-    tags = tuple(dict.fromkeys(entry.tag for entry in exposes))
-    yield from _among("ALGORITHM remembered", info.remembered, tags)
-    yield from _among("ALGORITHM published", tuple(tag for tag, _ in info.published), tags)
+            yield f"EXPOSES {name}: keys is {entry.keys!r}: it must be a tuple of names"
+        if not (isinstance(entry.form, tuple) and len(entry.form) in (1, 3) and entry.form[0] in FORMS):
+            yield f"EXPOSES {name}: form is {entry.form!r}: (form,) or (form, key, value) of {', '.join(FORMS)}"
+        if not isinstance(entry.times, int) and entry.times not in TIMES:
+            yield f"EXPOSES {name}: times is {entry.times!r}; there are {', '.join(TIMES)}, or a number"
+    yield from _among("ALGORITHM remembered", info.remembered, known)
+    yield from _among("ALGORITHM published", tuple(tag for tag, _ in info.published), known)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import itertools
 import os
 import pickle
 from argparse import ArgumentParser, Namespace
@@ -17,12 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from hydra import version
+from hydra._internal import defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path, get_args_parser
 from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
+from hydra.core.default_element import InputDefault, ResultDefault
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
@@ -50,6 +53,28 @@ VERIFIED = ("1.3.2", "1.3.8")
 # tenth of the time of `copy.deepcopy`.
 
 _parsed: dict[tuple[str, str, str], bytes] = {}  # (source, path, text) -> what Hydra makes of it, in this process
+_merged: dict[tuple[Any, ...], bytes] = {}  # files -> the configuration that they make together, in this process
+VARIED = ("model/", "dataset/", "algorithm/")  # these groups stand last
+
+
+class Merged(ResultDefault):
+    """Stands in the list of files for those that are merged already."""
+
+    def __init__(self, key: tuple[Any, ...]) -> None:
+        super().__init__("hydra/config")
+        self.key = key
+
+
+def _interpolation_map(overrides: Any, defaults: list[InputDefault], *how: Any) -> DictConfig | None:
+    """As Hydra's, which makes one for each file: only where a line of its defaults refers to another."""
+    needed = any(not one.is_self() and one.is_interpolation() for one in defaults)
+    found: DictConfig | None = _hydras_interpolation_map(overrides, defaults, *how) if needed else None
+    return found
+
+
+_hydras_interpolation_map = defaults_list._create_interpolation_map
+defaults_list._create_interpolation_map = _interpolation_map  # type: ignore[assignment]
+version._get_version = functools.cache(version._get_version)  # it is asked for each line of a defaults list
 
 
 class Repository(ConfigRepository):
@@ -63,6 +88,11 @@ class Repository(ConfigRepository):
         self._found: dict[Any, Any] = {}
 
     def load_config(self, config_path: str) -> ConfigResult | None:
+        loaded: ConfigResult | None = pickle.loads(self.pickled(config_path))
+        return loaded
+
+    def pickled(self, config_path: str) -> bytes:
+        """What `load_config` returns."""
         source = self._find_object_source(config_path=config_path, object_type=ObjectType.CONFIG)
         key, remembered = ("load", config_path, ""), self._found
         if source is not None and source.scheme() == "file":
@@ -70,8 +100,8 @@ class Repository(ConfigRepository):
             key, remembered = (repr(source), config_path, text), _parsed
         if key not in remembered:
             remembered[key] = pickle.dumps(super().load_config(config_path=config_path))
-        loaded: ConfigResult | None = pickle.loads(remembered[key])
-        return loaded
+        found: bytes = remembered[key]
+        return found
 
     def get_group_options(self, group_name: str, results_filter: ObjectType | None = ObjectType.CONFIG) -> list[str]:
         base = super().get_group_options
@@ -149,6 +179,21 @@ class Loader(ConfigLoaderImpl):
 
     def _compose_options(self, name: str | None, options: tuple[str, ...], mode: RunMode) -> bytes:
         return pickle.dumps(super()._load_configuration_impl(name, list(options), mode, True, False))
+
+    def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: Any) -> DictConfig:
+        """What comes first is seldom another, Hydra's own files and ours up to the model: its sum is remembered."""
+        first = list(itertools.takewhile(lambda one: not str(one.config_path).startswith(VARIED), defaults))
+        key = tuple((repr(one), repo.delegate.pickled(one.config_path)) for one in first)
+        if key not in _merged:
+            _merged[key] = pickle.dumps(super()._compose_config_from_defaults_list(first, repo))
+        cfg: DictConfig = super()._compose_config_from_defaults_list([Merged(key), *defaults[len(first) :]], repo)
+        return cfg
+
+    def _load_single_config(self, default: ResultDefault, repo: Any) -> ConfigResult:
+        if isinstance(default, Merged):
+            return ConfigResult("hydra", "", pickle.loads(_merged[default.key]), {})
+        loaded: ConfigResult = super()._load_single_config(default, repo)
+        return loaded
 
     def get_group_options(self, group_name: str, results_filter: Any = ObjectType.CONFIG, *how: Any) -> list[str]:
         """As Hydra's, which parses the configuration anew each time."""

@@ -19,7 +19,18 @@ from typing import Any, Generic, TypeVar
 
 from vflbench import contracts
 from vflbench.source_text import excerpt, literal, path_of
-from vflbench.types import SHOWN, AlgorithmInfo, DatasetInfo, OptionInfo, Sent, VflbenchError, closest
+from vflbench.types import (
+    SHOWN,
+    AlgorithmInfo,
+    DatasetInfo,
+    Exposed,
+    Implied,
+    OptionInfo,
+    Sent,
+    VflbenchError,
+    closest,
+    messages,
+)
 
 ROOT = Path(__file__).resolve().parent
 # Open groups: their folders, whose last parts name the entry points. Our networks are only YAML, launchers are Hydra's.
@@ -106,13 +117,19 @@ def option_config(group: str, name: str, whole: bool = True) -> Any:
 
 def discloses(name: str, keys: Mapping[str, Any] | None = None) -> tuple[tuple[str, str, str], ...]:
     """What an algorithm shows to whom, as `shown`; its EXPOSES is read from the source."""
-    entry, exposes = algorithm_entries()[name], None
+    return shown(exposed(name), algorithm_entries()[name].info, keys or {})
+
+
+def exposed(name: str) -> tuple[Exposed, ...]:
+    """The EXPOSES of an algorithm, read from its source where that works; raises as `load_algorithm`."""
     with contextlib.suppress(Exception):  # loading the module below then raises what is wrong
-        exposes = excerpt(entry.module).make("EXPOSES")
-    return shown(load_algorithm(name).EXPOSES if exposes is None else exposes, entry.info, keys or {})
+        read: tuple[Exposed, ...] = excerpt(algorithm_entries()[name].module).make("EXPOSES")
+        return read
+    loaded: tuple[Exposed, ...] = load_algorithm(name).EXPOSES
+    return loaded
 
 
-def shown(exposes: Iterable[Sent], info: AlgorithmInfo, keys: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
+def shown(exposes: Iterable[Exposed], info: AlgorithmInfo, keys: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
     """(from, to, what) of what is sent between organisations, and of what is there for nothing.
 
     `what` is a value of `types.SHOWN`. Roles are without the numbers of parties; an organisation's workers are that
@@ -123,15 +140,19 @@ def shown(exposes: Iterable[Sent], info: AlgorithmInfo, keys: Mapping[str, Any])
     keys : the algorithm's, with their values. Without them all forms that a key chooses between are there.
     """
     found = dict[tuple[str, str, str], None]()
-    for sent in exposes:
+    for sent in messages(exposes):
         ends = sent.sender.removesuffix("_worker"), sent.receiver.removesuffix("_worker")
         inside = ends[0] == ends[1] and ends != (sent.sender, sent.receiver)
-        chosen = not sent.when or keys.get(sent.when[0], sent.when[1]) == sent.when[1]
-        if sent.kind in SHOWN and not inside and chosen:
+        if sent.kind in SHOWN and not inside and chosen(sent, keys):
             found[*ends, SHOWN[sent.kind]] = None
     if "labels" in info.assumes:  # every client has them, though no message brings them
         found["label owner", "all", "labels"] = None
     return tuple(found)
+
+
+def chosen(entry: Sent | Implied, keys: Mapping[str, Any]) -> bool:
+    """Whether `keys` have a value that the entry of EXPOSES asks for; a key that is not there has any."""
+    return not entry.when or keys.get(*entry.when[:2]) in entry.when[1:]
 
 
 def config_dir() -> Path:

@@ -38,9 +38,10 @@ class Problem:
 
 
 def closest(word: str, options: Iterable[str]) -> str | None:
-    """The option that is most similar to `word`, if one is similar enough; case does not count."""
-    lowered = {option.lower(): option for option in options}
-    found = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.55)
+    """The option that is most similar to `word`, or else the only one that begins with it; case does not count."""
+    lowered, typed = {option.lower(): option for option in options}, word.lower()
+    begun = [option for option in lowered if typed and option.startswith(typed)]
+    found = difflib.get_close_matches(typed, lowered, n=1, cutoff=0.55) or (begun if len(begun) == 1 else [])
     return lowered[found[0]] if found else None
 
 
@@ -90,7 +91,8 @@ class Range:
             return f"must be at least {self.at_least}"
         if value >= self.below:
             return f"must be below {self.below}"
-        return f"must be at most {self.at_most}" if value > self.at_most and not self.infinite else ""
+        unlimited = self.infinite and value == math.inf
+        return f"must be at most {self.at_most}" if value > self.at_most and not unlimited else ""
 
 
 Count = Annotated[int, Range(at_least=1)]
@@ -282,6 +284,11 @@ def convex_problem(dataset: Any) -> str | None:
     return None if problem == "learning" else problem
 
 
+def own_rows(dataset: Any) -> str:
+    """What a data set's rows count for that not all parties have; `ignore` where it has no such key."""
+    return str(getattr(dataset, "own_rows", "ignore"))
+
+
 def module_of(config: Any) -> ModuleType:
     """The module of the option that `config` belongs to: its Config is written there (contracts.py)."""
     return sys.modules[type(config).__module__]
@@ -305,7 +312,7 @@ SCORED = ("predictions", "partial", "parameters")  # reports that a party may be
 #: What a message carries of somebody's data.
 KINDS = (
     *("features", "embeddings", "gradients", "labels", "predictions", "parameters", "sizes", "ids", "timing"),
-    *("raw", "binned", "projection", "sums", "split_bitmaps", "ciphertext"),
+    *("raw", "binned", "projection", "sums", "split_bitmaps", "ciphertext", "edges"),
 )
 
 
@@ -324,8 +331,14 @@ ASSUMED = {
 SHOWN = {
     **{"features": "raw", "raw": "raw", "binned": "binned", "projection": "projection", "embeddings": "embedding"},
     **{"gradients": "gradient", "parameters": "model", "sums": "sums", "labels": "labels", "predictions": "prediction"},
-    **{"split_bitmaps": "split bitmaps", "ciphertext": "ciphertext"},
+    **{"split_bitmaps": "split bitmaps", "ciphertext": "ciphertext", "edges": "edges"},
 }
+
+
+#: How an observer sees it, from worst to best. `summed`: only a sum over three parties or more.
+FORMS = ("clear", "hashed", "summed", "noised", "encrypted", "none")
+# How often one party sends another such a message. once: before the first round; round 1: in that one alone.
+TIMES = ("per round", "once", "round 1", "per evaluation")
 
 
 @dataclass(frozen=True)
@@ -341,7 +354,47 @@ class Sent:
     kind: str
     about: str  #: the role whose data it carries; `all`: everybody's
     keys: tuple[str, ...] = ()  #: all that its dicts can have; they are not charged
-    when: tuple[str, ...] = ()  #: the algorithm's key, and the value with which it is sent; empty: with any
+    #: a key of the algorithm, `privacy` or `privacy.split` (whether it is set), and values with which it is sent
+    when: tuple[Any, ...] = ()
+    form: tuple[Any, ...] = ("clear",)  #: of FORMS; with a key and a value: clear unless the algorithm's key has it
+    times: str | int = "per round"  #: of TIMES; or so many messages from one party to another, before the first round
+    noised: tuple[str, ...] = ()  #: mechanisms that noise it; `dp_sgd.prediction_noise`: where that key of it is set
+    served: bool = False  #: evaluations send it, too, about held-out rows and without noise
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Implied:
+    """What an observer can compute from messages, an entry of `EXPOSES`; roles, kinds and keys as in `Sent`."""
+
+    observer: str
+    about: str
+    kind: str
+    tags: tuple[str, ...]  #: of the messages that it is computed from
+    proof: str  #: the attack that shows it; `argued`: the note is the argument
+    note: str
+    exact: bool = False
+    times: str | int = "per round"
+    when: tuple[Any, ...] = ()
+    noised: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a role has without any message, an entry of `EXPOSES`; roles and kinds as in `Sent`, `all` is everybody."""
+
+    observer: str
+    about: str
+    kind: str
+    note: str
+
+
+Exposed = Sent | Implied | Given  # an entry of an `EXPOSES`
+
+
+def messages(exposes: Iterable[Exposed]) -> tuple[Sent, ...]:
+    """The messages among the entries of an `EXPOSES`."""
+    return tuple(entry for entry in exposes if isinstance(entry, Sent))
 
 
 @dataclass(frozen=True)
@@ -371,7 +424,10 @@ class AlgorithmInfo:
     #: a round is a pass over the data: `epochs` and `rounds` are one key, and every round is evaluated
     epochs: bool = False
     one_shot: bool = False  #: all that it sends is in round 1
+    own_rows: bool = False  #: learns also from rows that only the labels' owner has: dataset.own_rows=train
     time_dependent: bool = False  #: control flow depends on virtual time: no replay, and engines may differ
+    #: why it takes no mechanism of that name, or none at all ("any"): (name, reason), for reasons worth telling
+    refuses: tuple[tuple[str, str], ...] = ()
     #: why it takes no codec: it breaks unless exactly the numbers that were sent arrive; empty: it takes any
     exact: str = ""
     #: tags whose messages are about the same entries every time: codec.feedback may remember them
@@ -403,6 +459,8 @@ class OptionInfo:
     summary: str
     #: for options of other packages: those that it goes with, beside those that name it themselves
     algorithms: tuple[str, ...] = ()
+    #: privacy, of other packages: of SHOWN's values, what gets its noise before it is sent
+    noises: tuple[str, ...] = ()
 
 
 TRAINING_METRIC = "suboptimality"  # measured on the training samples: it has no validation or test value

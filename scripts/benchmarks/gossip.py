@@ -1,5 +1,7 @@
 """Workers with rows of their own: in one call against a loop over them, and against the bare arithmetic."""
 
+import itertools
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -91,10 +93,68 @@ def looped(task: Any, model: Any, batch: int, device: str) -> float:
     return least(step, device, 40)
 
 
+class Plain:
+    """Gradients in plain torch: perceptrons as rows of w (m, D), stacked, with autograd.
+
+    That is the fastest of the plain forms: a loop over the models, or `torch.func.vmap`, takes longer.
+    """
+
+    def __init__(self, model: Any, task: Any) -> None:
+        self.widths = list(itertools.pairwise((math.prod(task.public.shape), *model.widths, task.public.outputs)))
+        self.sizes = [size for inputs, outputs in self.widths for size in (inputs * outputs, outputs)]
+
+    def pieces(self, w: Any) -> Any:
+        """Views of w, one per weight and bias."""
+        return w.split(self.sizes, dim=1)
+
+    def gradients(self, w: Any, x: Any, y: Any) -> tuple[Any, Any]:
+        """The mean losses (m,), and per piece its gradient."""
+        import torch
+        import torch.nn.functional as F
+
+        leaves, h = [piece.detach().requires_grad_() for piece in self.pieces(w)], x
+        for place, (inputs, outputs) in enumerate(self.widths):
+            weight, bias = leaves[2 * place].view(-1, outputs, inputs), leaves[2 * place + 1]
+            h = h.relu() if place else h
+            if len(w) == 1:  # quicker than a batch of one
+                h = F.linear(h[0], weight[0], bias[0])[None]
+            else:
+                h = torch.baddbmm(bias[:, None], h, weight.transpose(1, 2))
+        losses = F.cross_entropy(h.flatten(0, 1), y.flatten(), reduction="none").view(y.shape).mean(dim=1)
+        return losses.detach(), torch.autograd.grad(losses.sum(), leaves)
+
+    def descend(self, w: Any, x: Any, y: Any, keep: float, lr: float) -> Any:
+        """Set w to keep * w - lr * gradient; returns the losses."""
+        losses, gradients = self.gradients(w, x, y)
+        w.mul_(keep)
+        for piece, gradient in zip(self.pieces(w), gradients, strict=True):
+            piece.sub_(gradient, alpha=lr)
+        return losses
+
+
+class Own:
+    """The same by the program's own kernel, which has no autograd: quicker than any plain form."""
+
+    def __init__(self, model: Any, task: Any) -> None:
+        from vflbench.models import classifiers
+
+        self.network = classifiers.network(model, task.public)
+        self.descend = self.network.descend
+
+    def pieces(self, w: Any) -> Any:
+        """All of w."""
+        return (w,)
+
+    def gradients(self, w: Any, x: Any, y: Any) -> tuple[Any, Any]:
+        """As `Plain.gradients`."""
+        losses, gradient = self.network.gradients(w, x, y)
+        return losses, (gradient,)
+
+
 def bare(  # noqa: C901  (one plain loop is its point)
-    algorithm: str, task: Any, model: Any, device: str, rounds: int, **options: Any
+    algorithm: str, task: Any, model: Any, device: str, rounds: int, kernel: Any = Plain, **options: Any
 ) -> float:
-    """Seconds of the same rounds as one plain loop: all workers' models stacked, stepped by the program's own kernel.
+    """Seconds of the same rounds as one plain loop: all workers' models stacked, and stepped by `kernel`.
 
     Of `leasgd_async`, see `bare_clocks`.
     """
@@ -103,7 +163,7 @@ def bare(  # noqa: C901  (one plain loop is its point)
     from vflbench.models import classifiers
 
     count, batch, lr, decay = len(task.shards), options["batch_size"], 0.1, 1e-4
-    network = classifiers.network(model, task.public)
+    stepper = kernel(model, task)
     init = classifiers.flat(classifiers.build(model, task.public.shape, task.public.outputs, torch.Generator()))
     w = init.repeat(count, 1).to(device)
     x = torch.stack([torch.from_numpy(shard.features) for shard in task.shards]).to(device)
@@ -112,7 +172,7 @@ def bare(  # noqa: C901  (one plain loop is its point)
     centre, running = init.clone().to(device), torch.zeros(count, device=device)
 
     def descend(w: Any, x: Any, y: Any, own: float = 1.0) -> Any:
-        return network.descend(w, x, y, own - lr * decay, lr)
+        return stepper.descend(w, x, y, own - lr * decay, lr)
 
     def d_psgd(i: int, x: Any, y: Any) -> None:
         mixed = others @ w  # the others' shares of W w, before the step changes w
@@ -120,8 +180,8 @@ def bare(  # noqa: C901  (one plain loop is its point)
         w.add_(mixed)
 
     def allreduce_sgd(i: int, x: Any, y: Any) -> None:
-        gradients = network.gradients(w, x, y)[1].add_(w, alpha=decay)
-        w.sub_(gradients.mean(dim=0), alpha=lr)
+        for piece, gradient in zip(stepper.pieces(w), stepper.gradients(w, x, y)[1], strict=True):
+            piece.sub_(gradient.add_(piece, alpha=decay).mean(dim=0), alpha=lr)
 
     def easgd(i: int, x: Any, y: Any) -> None:
         pull = (centre - w).mul_(0.9 / count)
@@ -164,7 +224,7 @@ def bare(  # noqa: C901  (one plain loop is its point)
     return moment(device) - began
 
 
-def bare_clocks(task: Any, model: Any, device: str, rounds: int, **options: Any) -> float:
+def bare_clocks(task: Any, model: Any, device: str, rounds: int, kernel: Any = Plain, **options: Any) -> float:
     """Seconds of as many rounds of asynchronous LEASGD: workers step one by one by clocks, and pull a partner."""
     import heapq
 
@@ -174,7 +234,7 @@ def bare_clocks(task: Any, model: Any, device: str, rounds: int, **options: Any)
     from vflbench.models import classifiers
 
     count, batch, lr, decay = len(task.shards), options["batch_size"], 0.1, 1e-4
-    network = classifiers.network(model, task.public)
+    stepper = kernel(model, task)
     init = classifiers.flat(classifiers.build(model, task.public.shape, task.public.outputs, torch.Generator()))
     w = init.repeat(count, 1).to(device)
     data = [
@@ -192,7 +252,7 @@ def bare_clocks(task: Any, model: Any, device: str, rounds: int, **options: Any)
         heapq.heapreplace(alarms, (when + rng.exponential(1 / rates[i]), i))
         x, y = data[i]
         rows = torch.from_numpy(rng.choice(len(y), batch, replace=False, shuffle=False)).to(device)
-        loss = network.descend(w[i : i + 1], x[rows][None], y[rows][None], 1 - lr * decay, lr)
+        loss = stepper.descend(w[i : i + 1], x[rows][None], y[rows][None], 1 - lr * decay, lr)
         losses[i] = 0.9 * losses[i] + 0.1 * float(loss)
         followers = np.argsort(-losses)[: (count - 1) // 2]
         pool = followers if i not in followers else np.setdiff1d(np.arange(count), followers)
@@ -211,7 +271,11 @@ def ring(count: int) -> Any:
 
 
 def gossip() -> None:
-    """Every method of workers: 5 of them, mlp3 as conf/ has it, rows of MNIST's width, a fifth of their number."""
+    """Every method of workers: 5 of them, mlp3 as conf/ has it, rows of MNIST's width, a fifth of their number.
+
+    The target is about plain torch, which has autograd. A line without target says what the federation costs beside the
+    program's own kernel, whose steps take about half of autograd's where batches are small.
+    """
     import torch
 
     from vflbench.models import classifiers
@@ -225,18 +289,22 @@ def gossip() -> None:
         options = {"batch_size": batch} | ({"workers": 5} if several else {})
         plain = bare_clocks if name == "leasgd_async" else partial(bare, name)
         shape = "-".join(map(str, (784, *model.widths, 10)))
-        ratio(
-            f"{name}: ms of {made.public.rows[0] // batch} iterations, m = {len(made.shards)}, {shape}, batch {batch}, "
-            f"{device}",
-            partial(seconds, name, made, model, device, 1, **options),
-            partial(plain, made, model, device, 1, **options),
-            pairs=5,
+        text = (
+            f"{name}: ms of {made.public.rows[0] // batch} iterations, m = {len(made.shards)}, {shape}, batch {batch}"
         )
+        for kernel, over, most in ((Plain, "", 1.3), (Own, ", over its own kernel alone", None)):
+            ratio(
+                f"{text}, {device}{over}",
+                partial(seconds, name, made, model, device, 1, **options),
+                partial(plain, made, model, device, 1, kernel, **options),
+                most,
+                pairs=5,
+            )
     made, wide, options = task(15, 320, 784), classifiers.Config("mlp3", [200]), {"workers": 15, "batch_size": 32}
     messages_a_second(
         f"allreduce_sgd: 40 iterations, m = 15, 784-200-10, {device}",
         partial(seconds, "allreduce_sgd", made, wide, device, 4, **options),
-        partial(bare, "allreduce_sgd", made, wide, device, 4, **options),
+        partial(bare, "allreduce_sgd", made, wide, device, 4, Own, **options),  # else its speed would hide messages
         messages=40 * 2 * 15 * 14,
     )
 

@@ -121,7 +121,7 @@ def workers(device: str, count: int = 15, batch: int = 32, width: int = 784) -> 
     task = ShardedTask("made", DataSource("synthetic"), Metric("accuracy", "max"), 10, tuple(shards), {})
     model = classifiers.Config("mlp3", [200])
     whole = gossip.iteration("d_psgd", task, model, device, workers=count, batch_size=batch)
-    bare = min(gossip.bare("d_psgd", task, model, device, 6, batch_size=batch) / 60 for _ in range(5))
+    bare = min(gossip.bare("d_psgd", task, model, device, 6, gossip.Own, batch_size=batch) / 60 for _ in range(5))
     return "d_psgd", f"{count} workers, made up", whole, bare
 
 

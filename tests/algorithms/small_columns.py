@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
@@ -30,6 +31,7 @@ def ridge(samples: int = 40, features: int = 30, parties: int = 6, alpha: float 
     return _task(x, y, 0, parties, Objective("ridge", alpha), optimum)
 
 
+@functools.cache  # modules ask for it when they are collected
 def sparse(samples: int = 60, features: int = 18, parties: int = 6, beta: float = 0.01, seed: int = 0) -> AlignedTask:
     """Logistic labels; f* by proximal gradient descent with momentum, long enough."""
     rng = np.random.default_rng(seed)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from vflbench.algorithms.split.epoch import SKIP, ActiveEpoch, Notice, PassiveEpoch, Result, Task
+from vflbench.algorithms.split.epoch import ActiveEpoch, Notice, PassiveEpoch, Result, Task
 from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient
 from vflbench.federation.payload import copy_payload
 
@@ -20,7 +20,7 @@ Z = torch.zeros(2, 3)
 
 
 def passive(workers: int = 1, count: int = 3, **options: Any) -> PassiveEpoch:
-    keys = {"capacity": 1, "outstanding": 2, "deadline": 10.0, "may_publish": lambda j: True} | options
+    keys = {"capacity": 1, "outstanding": 2, "deadline": 10.0} | options
     return PassiveEpoch([f"w{i}" for i in range(workers)], count, **keys)
 
 
@@ -55,7 +55,7 @@ def test_on_the_wire_a_record_is_a_plain_tuple_with_24_bytes_beside_its_tensor()
         arrived, nbytes, vectors, _ = copy_payload(tuple(record))
         assert type(arrived) is tuple and (nbytes, vectors) == (24 + 4 * 6, 1)
         assert type(record)(*arrived)._replace(**{record._fields[-1]: Z}) == record
-    assert copy_payload(tuple(Notice(7, SKIP)))[1] == 16
+    assert copy_payload(tuple(Notice(7, 1)))[1] == 16
     assert Task("end") == ("end", 0, 0, None, False) and Result("failed", 1, 2)[3] is None
 
 
@@ -188,33 +188,6 @@ def test_a_step_that_is_lost_is_done_again_and_one_that_changes_nothing_is_not()
     assert epoch.given_up == [0, 0]  # that was no step
 
 
-def test_a_batch_that_may_not_be_published_is_left_out_by_all() -> None:
-    epoch = passive(may_publish=lambda j: j != 0)
-    epoch.serve(0.0)
-    assert epoch.posted() == [(ACTIVE, (0, SKIP), "notice"), ("w0", Task("forward", 1), "task")]
-    assert epoch.finished == epoch.skipped == {0}
-    other = passive(workers=2)
-    tasks(other)
-    for j in (0, 2):  # one that a worker embeds, and one of the queue
-        other.on_notice(Notice(j, SKIP))
-    assert other.posted() == [("w0", Task("forget", 0), "task")]
-    assert not embed(other, "w0", 0) and other.queue == [] and other.finished == {0, 2}
-    other.on_notice(Notice(0, 5))
-    assert other.queue == []
-
-
-def test_a_batch_that_is_left_out_is_not_tried_again_when_its_step_is_lost() -> None:
-    """Another party leaves the batch out while a worker of this one is at its step, and crashes."""
-    epoch = passive(count=2, outstanding=1)
-    tasks(epoch)
-    embed(epoch, "w0", 0)
-    epoch.on_gradient(Gradient(0, 0, 1.0, Z))
-    assert tasks(epoch) == [("w0", Task("backward", 0, 0, Z, True))]
-    epoch.on_notice(Notice(0, SKIP))
-    epoch.on_result("w0", Result("failed", 0, 0))
-    assert epoch.queue == [1] and epoch.finished == {0} and epoch.posted() == []
-
-
 # --- active -----------------------------------------------------------------------------------------------------------
 
 
@@ -243,7 +216,7 @@ def test_embeddings_that_do_not_come_together_are_given_up() -> None:
     for j in epoch.expired(12.0):  # two are missing of batch 1, and it is given up once
         epoch.abandon(j)
     assert epoch.posted() == [(f"p{i}", (1, 0), "notice") for i in range(3)]
-    assert epoch.counts() == {"trained": 0, "repeated": 1, "discarded": 1, "dropped": 0, "skipped": 0}
+    assert epoch.counts() == {"trained": 0, "repeated": 1, "discarded": 1, "dropped": 0}
     epoch.on_embedding("p1", Embedding(1, 0, 3.0, Z), 12.0)  # of the attempt before
     assert epoch.counts()["discarded"] == 2 and epoch.patience(12.0) == 1.0
     come(epoch, 1, attempt=1)
@@ -304,7 +277,7 @@ def test_a_step_counts_once_and_gradients_of_the_attempt_under_way_are_published
     tasks(epoch)
     assert not epoch.on_result("w0", Result("failed", 0, 2))
     assert epoch.posted() == [("p0", (0, 2), "notice"), ("p1", (0, 2), "notice")]
-    assert epoch.counts() == {"trained": 1, "repeated": 3, "discarded": 0, "dropped": 0, "skipped": 0}
+    assert epoch.counts() == {"trained": 1, "repeated": 3, "discarded": 0, "dropped": 0}
 
 
 def test_a_worker_whose_process_dies_leaves_its_batch() -> None:
@@ -314,27 +287,6 @@ def test_a_worker_whose_process_dies_leaves_its_batch() -> None:
     assert tasks(epoch)[0][0] == "w0" and list(epoch.task) == ["w0"] and not epoch.idle
     epoch.on_loss("w0")
     assert [message for _, message, _ in epoch.posted()] == [(0, 0), (0, 0)]
-
-
-def test_a_batch_that_is_left_out_is_trained_no_more() -> None:
-    epoch = active()
-    come(epoch, 0)
-    come(epoch, 1)
-    tasks(epoch)
-    for src in ("p0", "p1"):  # both at once
-        epoch.on_notice(src, Notice(0, SKIP))
-    assert epoch.posted() == [("p1", (0, SKIP), "notice"), ("p0", (0, SKIP), "notice")]
-    assert not epoch.on_result("w0", Result("stepped", 0, 0, (0.5, [Z, Z])))
-    come(epoch, 0, 1)
-    epoch.on_notice("p0", Notice(1, SKIP))
-    epoch.posted()
-    assert tasks(epoch) == [] and epoch.counts() == {
-        "trained": 1,
-        "repeated": 0,
-        "discarded": 4,
-        "dropped": 0,
-        "skipped": 2,
-    }
 
 
 def test_an_epoch_is_over_when_every_party_was_done_with_all_notices() -> None:
@@ -359,20 +311,16 @@ def test_an_epoch_is_over_when_every_party_was_done_with_all_notices() -> None:
     st.integers(1, 3),
     st.integers(1, 3),
     st.sampled_from([0.0, 0.1, 0.3]),
-    st.sampled_from([0.0, 0.1]),
 )
-def test_every_party_steps_once_on_every_batch_that_nobody_left_out(
-    seed: int, parties: int, workers: int, outstanding: int, failures: float, refused: float
+def test_every_party_steps_once_on_every_batch(
+    seed: int, parties: int, workers: int, outstanding: int, failures: float
 ) -> None:
-    """Messages in any order that keeps each link's own, workers that fail, batches that must not be published."""
+    """Messages in any order that keeps each link's own, and workers that fail."""
     rng, count, now = random.Random(seed), 6, 0.0
     names = [f"p{i}" for i in range(parties)]
     epochs: dict[str, Any] = {ACTIVE: ActiveEpoch([f"{ACTIVE}_{i}" for i in range(workers)], count, names, 1, 120.0)}
     for name in names:
-        allowed = [rng.random() >= refused for _ in range(count)]
-        epochs[name] = PassiveEpoch(
-            [f"{name}_{i}" for i in range(workers)], count, 1, outstanding, 120.0, allowed.__getitem__
-        )
+        epochs[name] = PassiveEpoch([f"{name}_{i}" for i in range(workers)], count, 1, outstanding, 120.0)
     links: dict[tuple[str, str], deque[tuple[str, Any]]] = defaultdict(deque)
     steps: Counter[tuple[str, int]] = Counter()
 
@@ -432,7 +380,4 @@ def test_every_party_steps_once_on_every_batch_that_nobody_left_out(
                 links[dst, src].append(("worker", tuple(work(dst, Task(*message)))))
     else:
         pytest.fail("the epoch does not end")
-    skipped = epochs[ACTIVE].skipped
-    assert all(epoch.skipped == skipped for epoch in epochs.values()) and (refused or not skipped)
-    trained = set(range(count)) - skipped
-    assert all(steps[name, j] == 1 for name in epochs for j in trained) and max(steps.values(), default=1) <= 1
+    assert all(steps[name, j] == 1 for name in epochs for j in range(count)) and max(steps.values()) == 1

@@ -20,6 +20,7 @@ from vflbench.config import convert
 from vflbench.data.graph.sampling import Graph, full_block
 from vflbench.models import gnn
 from vflbench.models.gnn import MODEL_NAMES
+from vflbench.privacy.gaussian import GaussianEmbedding
 
 BOTH = (glasu, glasu_exact)
 
@@ -582,6 +583,66 @@ def test_noise_stays_out_of_the_own_part(monkeypatch: pytest.MonkeyPatch) -> Non
     plain = run(glasu, graph, cfg)
     for name, value in noisy.parameters("client_0").items():
         torch.testing.assert_close(value, plain.parameters("client_0")[name], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"aggregations": 2, "layers": 4, "index_exchange": "code"},
+        {"layers": 3, "aggregation_layers": [0, 2], "sampling": "undropped"},
+        {"layers": 3, "aggregation_layers": [1, 2], "aggregate": "cat", "fanout": 1},
+    ],
+)
+@pytest.mark.parametrize("parties", [2, 4])
+def test_rehearsed_releases_are_those_that_happen(
+    parties: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last row; and the rehearsal changes no message, no byte and no number."""
+    settings = privacy_config("gaussian_embedding", epsilon=8.0)
+    cfg = config(glasu, **{"fanout": 2, "batch_size": 5, "rounds": 7, **options}, seed=3, privacy=settings)
+    graph, rehearsed, plan = task(parties=parties, nodes=60, keep=0.5), [], GaussianEmbedding.plan
+
+    def record(self: GaussianEmbedding, counts: np.ndarray) -> None:
+        rehearsed.append(counts)
+        plan(self, counts)
+
+    monkeypatch.setattr(GaussianEmbedding, "plan", record)
+    secrets = {f"client_{m}": make_mechanism(settings, glasu.max_releases(cfg, 7)) for m in range(parties)}
+    result = run(glasu, graph, cfg, privacy=secrets)
+    assert len(rehearsed) == parties and rehearsed[0].max() < glasu.max_releases(cfg, 7)
+    for secret, counts in zip(secrets.values(), rehearsed, strict=True):
+        assert np.array_equal(counts, np.pad(secret.counts, (0, 60 - len(secret.counts))))
+        spent = secret.spent()
+        assert spent["releases"] == {"planned": counts.max(), "done": counts.max()}
+        assert 0.9999 < spent["spent_of_target"] <= 1
+    noise = secrets["client_0"].noise_multiplier
+    given = replace(cfg, privacy=privacy_config("gaussian_embedding", noise_multiplier=noise))
+    guards = {name: make_mechanism(given.privacy, None) for name in secrets}
+    plain = run(glasu, graph, given, privacy=guards)
+    assert len(rehearsed) == parties  # nothing is calibrated, so nothing is rehearsed
+    assert result.losses == plain.losses and result.ledger() == plain.ledger()
+
+
+def test_beyond_the_quantile_rows_repeat_themselves() -> None:
+    """Half of the rows that are sent get noise for all their releases; the others repeat what they sent last."""
+    settings = privacy_config("gaussian_embedding", epsilon=8.0, release_quantile=0.5)
+    cfg = config(glasu, fanout=2, batch_size=5, rounds=9, privacy=settings)
+    secrets = {f"client_{m}": make_mechanism(settings, glasu.max_releases(cfg, 9)) for m in range(2)}
+    read: dict[str, int] = {}
+
+    def on_read(src: str, dst: str, tag: str, round: int, payload: Any) -> None:
+        if tag == "embedding":
+            read[src] = read.get(src, 0) + len(payload)
+
+    run(glasu, task(nodes=60), cfg, privacy=secrets, on_read=on_read)
+    for name, secret in secrets.items():
+        spent = secret.spent()
+        assert spent["releases"]["planned"] == spent["releases"]["done"] == secret.counts.max() == secret.limit
+        assert read[name] > secret.counts.sum() and 0.9999 < spent["spent_of_target"] <= 1
+    whole = make_mechanism(replace(settings, release_quantile=1.0), glasu.max_releases(cfg, 9))
+    run(glasu, task(nodes=60), cfg, privacy={name: whole if name == "client_0" else s for name, s in secrets.items()})
+    assert whole.noise_multiplier > secrets["client_0"].noise_multiplier
 
 
 # --- configuration ----------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def test_the_server_learns_from_the_union_of_edges_and_all_columns() -> None:
 def test_all_components_and_a_linear_head_are_sgc_on_the_joined_graph() -> None:
     """Projections turn the columns: linear heads reach the same minimum, here by many steps with weight decay."""
     task = small_graphs.task(2, nodes=40, keep=1.0)
-    result = run(task, form="propagated", components=99, head="linear", rounds=3000, lr=1.0, weight_decay=0.01)
+    result = run(task, form="propagated", components=99, head="linear", rounds=1500, lr=1.0, weight_decay=0.01)
     edges = task.all_edges
     a = np.eye(40)
     a[edges[0], edges[1]] = 1
@@ -72,7 +72,7 @@ def test_all_components_and_a_linear_head_are_sgc_on_the_joined_graph() -> None:
     b = torch.zeros(3, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.SGD([w, b], lr=1.0, weight_decay=0.01)
     y = torch.from_numpy(task.labels)
-    for _ in range(3000):
+    for _ in range(1500):
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(x[train] @ w + b, y[train]).backward()
         optimizer.step()

@@ -319,7 +319,8 @@ def test_vectors_of_an_iteration(module: ModuleType, expected: int) -> None:
 # --- theory (section 6) -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("mode", "sizes"), [("star", (3, 6)), pytest.param("matching", (5,), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("mode", "sizes"), [("star", (3, 6)), ("matching", (5,))])
+@pytest.mark.slow
 def test_distances_stay_below_the_envelope_and_the_floor_does_not_grow_with_p(
     mode: str, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -403,19 +404,30 @@ def test_leasgd_and_d_psgd_spend_the_same_at_the_same_steps() -> None:
     assert all(len(found) == 1 and found == spent[0] for found in spent) and min(spent[0]) > 0
 
 
-def test_losses_are_outside_of_epsilon_unless_noisy_with_a_budget_of_their_own() -> None:
+@pytest.mark.parametrize("batch_size", [24, pytest.param(8, marks=pytest.mark.slow)])  # all rows: a closed form
+def test_losses_are_outside_of_epsilon_unless_noisy_with_a_budget_of_their_own(batch_size: int) -> None:
     secret = privacy_config("dp_sgd", clip=1.0, epsilon=3.0)
     plain, noisy = (
         run(
             leasgd,
             task(),
-            config(leasgd, 2, privacy=secret, workers=5, ranking=how, recategorise_every=2, ranking_epsilon=2.0),
+            config(
+                leasgd,
+                2,
+                privacy=secret,
+                workers=5,
+                batch_size=batch_size,
+                ranking=how,
+                recategorise_every=2,
+                ranking_epsilon=2.0,
+            ),
         )
         for how in ("running", "noisy")
     )
     outside, inside = (result.engine.parties["worker_0"].privacy.spent() for result in (plain, noisy))
-    assert (outside["covers"], inside["covers"]) == ("model", "transcript") and "losses" in outside["not_covered"]
-    assert outside["epsilon"] == inside["model_epsilon"] <= 3 and 1.9 < inside["ranking_epsilon"] <= 2
+    assert (outside["covers"], inside["covers"]) == ("model", "transcript") and "losses" in outside["not_covered"][0]
+    assert 2.97 < outside["epsilon"] <= 3 and 1.9 < inside["ranking_epsilon"] <= 2
+    assert 2.97 < inside["epsilon"] <= 3  # both together spend what was asked
     assert (
         max(inside["model_epsilon"], inside["ranking_epsilon"])
         < inside["epsilon"]

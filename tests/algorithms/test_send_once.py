@@ -17,7 +17,7 @@ from tests.algorithms import small_columns
 from tests.options import make_mechanism, privacy_config
 from vflbench.algorithms.oneshot import forms, learners, send_once
 from vflbench.algorithms.split import vfl
-from vflbench.data.tasks import AlignedTask
+from vflbench.data.tasks import AlignedTask, OwnRows
 from vflbench.federation.ledger import COLUMN
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.models import trees
@@ -274,7 +274,7 @@ def test_noise_is_added_once_to_the_rows_and_not_to_those_held_out() -> None:
 
 def test_randomised_bins_are_sent_once_at_the_epsilon_that_is_reported() -> None:
     task = small_columns.classes(110, 6, 2, 2)
-    private = privacy_config("rr_bins", epsilon=1.0)
+    private = privacy_config("rr_bins", epsilon=3.0)
     mechanism = make_mechanism(private, 1, "aligned")
     result = run(task, replace(config(task, bins=4), privacy=private), privacy={"passive_1": mechanism})
     form = forms.Bins.fit(task.features[1], 4)
@@ -299,7 +299,7 @@ def test_noise_is_for_one_release_as_nothing_is_sent_again(tmp_path: Path) -> No
         [*words, "privacy=gdp_embedding", "privacy.mu=4", "plot=none", "floor=none", f"hydra.run.dir={tmp_path}/run"]
     )
     spent = run.summary["privacy"]
-    assert (spent["max_releases"], spent["releases"], spent["noise_multiplier"], spent["mu"]) == (1, 1, 0.5, 4.0)
+    assert (spent["releases"], spent["noise_multiplier"], spent["mu"]) == ({"planned": 1, "done": 1}, 0.5, 4.0)
     with pytest.raises(ConfigError, match=r"privacy\.calibration=paper: needs an algorithm with batches"):
         vflbench.run([*words, "privacy=gdp_embedding", "privacy.calibration=paper", f"hydra.run.dir={tmp_path}/no"])
 
@@ -318,3 +318,67 @@ def test_what_does_not_go_together_is_refused() -> None:
     convex = small_columns.ridge()
     with pytest.raises(ConfigError, match="scored on rows held out"):
         send_once.parties(convex, replace(small_columns.config(send_once, convex), privacy=privacy_config()))
+
+
+# --- rows that only the label owner has -------------------------------------------------------------------------------
+
+
+def test_own_rows_are_training_rows_whose_other_columns_are_missing() -> None:
+    """By hand: trees on all rows, with NaN where the passive parties know nothing."""
+    task = small_columns.classes(samples=200, features=6, parties=2)
+    rng = np.random.default_rng(1)
+    features = rng.normal(size=(60, 3))
+    own = OwnRows(features, (features[:, 0] > 0).astype(np.int64), np.arange(60))
+    cfg = config(task, rounds=5, form="raw", fallback=False)
+    plain, found = run(task, cfg), run(replace(task, own=own), cfg)
+    missing = np.full((60, 3), np.nan)
+    x = np.concatenate([whole(task)["train"], np.concatenate([features, missing], axis=1)])
+    model = trees.fit(
+        x.astype(np.float32), np.concatenate([task.labels, own.labels]), whole(task)["val"].astype(np.float32),
+        task.held_out_labels["val"], classes=3, metric="accuracy", seed=0, iterations=5,
+    )  # fmt: skip
+    scores = found.predictions[-1]["test"]
+    np.testing.assert_allclose(scores, model.scores(whole(task)["test"].astype(np.float32)), rtol=1e-6)
+    assert not np.array_equal(scores, plain.predictions[-1]["test"])
+    sent = [one.ledger[:, COLUMN["bytes"]].sum() for one in (plain, found)]
+    assert sent[0] == sent[1]  # nothing of them leaves the label owner
+
+
+def test_only_trees_take_rows_with_missing_columns() -> None:
+    task = small_columns.classes(parties=2)
+    cfg = replace(config(task, learner="linear"), dataset=SimpleNamespace(own_rows="train"))
+    (problem,) = send_once.check(cfg)
+    assert problem.key == "algorithm.learner" and "use trees" in problem.allowed
+
+
+def test_a_regression_that_did_not_converge_is_told_in_our_words(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    monkeypatch.setattr(learners, "STEPS", 1)
+    task = small_columns.classes(parties=2)
+    run(task, config(task, learner="linear", fallback=False))
+    said = [line.getMessage() for line in caplog.records if "stopped before its minimum" in line.getMessage()]
+    assert len(said) == 1 and "a larger algorithm.penalty (now 0.0001)" in said[0]
+    assert not [one for one in recwarn if "converge" in str(one.message).lower()]
+
+
+@pytest.mark.parametrize("learner", ["trees", "linear"])
+def test_all_learners_share_one_table_in_the_type_that_scikit_learn_computes_in(
+    monkeypatch: pytest.MonkeyPatch, learner: str
+) -> None:
+    """Of a million rows with 500 columns, a copy for each would be gigabytes."""
+    made, kind = [], learners.Boosted if learner == "trees" else learners.Linear
+    begin = kind.__init__
+
+    def first(self: Any, tables: Any, *rest: Any) -> None:
+        made.append(tables)
+        begin(self, tables, *rest)
+
+    monkeypatch.setattr(kind, "__init__", first)
+    task = small_columns.classes(parties=2)
+    run(task, config(task, learner=learner, form="raw"))
+    joint, alone = made
+    for split, x in joint.items():
+        assert x.dtype == np.float64 and np.shares_memory(x, alone[split])
+        own = task.features[0] if split == "train" else task.held_out_features[split][0]
+        np.testing.assert_array_equal(alone[split], own)

@@ -103,8 +103,7 @@ async def hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunCo
             await me.send(other, made.z.detach(), tag="work")
             z = await me.recv(other, tag="work")
             if me.privacy is not None:
-                assert me.privacy.may_publish(rows)
-                z = me.privacy.protect(z, rows, me.torch_rng("noise"))
+                z = me.privacy.protect(z, rows, me.torch_rng("noise"), release=t)
             await me.send("active", (batch, 0, float(me.clock), z), tag="embedding")
             *_, back = await me.recv("active", tag="gradient")
             gradient = model.gradient(made, lambda rows=rows: features[rows], back, me.privacy)

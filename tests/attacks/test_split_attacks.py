@@ -226,7 +226,7 @@ def test_less_privacy_more_success() -> None:
     floor."""
     rates = []
     for mu in (0.1, 40.0, float("inf")):
-        secret: Any = make_mechanism(privacy_config("gdp_embedding", mu=mu, clip=4.0), 2)
+        secret: Any = make_mechanism(privacy_config("gdp_embedding", mu=mu, clip=4.0), 4)
 
         def embed(x: np.ndarray, rng: np.random.Generator, secret: Any = secret) -> np.ndarray:
             return secret.noised(torch.from_numpy(x), torch_stream(int(rng.integers(100)), "noise")).numpy()
@@ -324,9 +324,10 @@ def test_names_come_from_sizes_not_from_labels() -> None:
     labels = draw([0.8, 0.2])
     gradients = (0.5 - labels)[:, None] * np.ones((1, 4))
     balance = np.array([0.8, 0.2])
-    guesses, _ = label_inference.guess(gradients, balance, 0)
+    near = label_inference.sides(view("gradient", gradients, 1), lambda e: batches(0, e, 800, SIZE), np.arange(800))
+    guesses, _ = label_inference.named(near, balance)
     assert np.array_equal(guesses, labels)
-    turned, scores = label_inference.guess(gradients, balance[::-1], 0)
+    turned, scores = label_inference.named(near, balance[::-1])
     assert np.array_equal(turned, 1 - labels) and label_inference.auroc(scores, labels) == 0.0
     assert label_inference.auroc(scores, np.zeros(800, np.int64)) is None
 
@@ -398,7 +399,7 @@ def test_a_run_says_what_its_embeddings_leak(tmp_path: Path, monkeypatch: pytest
     )
     assert private["attack"]["success_rate"] < private["attack"]["floor"] + 0.03 and private["attack"]["r2"] < 0.1
     spent = private["privacy"]
-    assert (spent["releases"], spent["max_releases"], spent["mu"]) == (3, 6, pytest.approx(0.1 / np.sqrt(2)))
+    assert (spent["releases"], spent["mu"]) == ({"planned": 3, "done": 3}, pytest.approx(0.1))
     assert spent["epsilon_by_party"] == {"active": 0.0, "passive_1": spent["epsilon"], "passive_2": spent["epsilon"]}
 
 

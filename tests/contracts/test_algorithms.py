@@ -5,20 +5,22 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 import vflbench
-from vflbench import registry
+from vflbench import exposure, registry
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.results.folder import PHASES, validate_summary
 from vflbench.results.reader import Run
 from vflbench.runner.evaluate import Observer
 from vflbench.runner.serving import PARTIAL
-from vflbench.types import ASSUMED, VflbenchError
+from vflbench.types import ASSUMED, VflbenchError, messages
 
 # Per layout, small data that every machine has.
 TABLES = ["dataset=star_schema", "dataset.rows=300", "dataset.dimension_rows=60", "dataset.width=3"]
@@ -48,6 +50,18 @@ SPLIT_WORKERS = {
     "pubsub_vfl": ["algorithm.workers=2", "algorithm.passive_workers=2", "algorithm.failure_rate=0.05"],
 }
 CASES = [(name, layout) for name, info in registry.algorithms().items() for layout in info.layouts if layout in DATASET]
+# In the fast tests these stand for all algorithms: one of each family, and of split learning one that depends on time.
+REPRESENTATIVES = {"glasu", "rfl_admm_v", "mtcd", "leasgd", "vfl", "pubsub_vfl", "send_once"}
+
+
+def marks(algorithm: str) -> list[pytest.MarkDecorator]:
+    """A test of an algorithm that others stand for is slow."""
+    return [] if algorithm in REPRESENTATIVES else [pytest.mark.slow]
+
+
+def represented(cases: Iterable[tuple[str, ...]]) -> list[Any]:
+    """Parameters of a test, of which the first is the algorithm; slow are those that others stand for."""
+    return [pytest.param(*case, marks=marks(case[0])) for case in cases]
 
 
 @pytest.fixture(autouse=True)
@@ -92,18 +106,9 @@ class Case:
         return self.run(self.folder)
 
 
-TYPICAL = {"glasu", "rfl_admm_v", "mtcd", "leasgd", "vfl", "pubsub_vfl"}  # in the fast tests: all are in the slow ones
-TWICE = {  # tests of several runs each
-    "test_every_algorithm_repeats_itself_and_goes_on_where_it_was_stopped",
-    "test_communication_time_is_the_time_without_computing",
-}
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" in metafunc.fixturenames:
-        few = metafunc.function.__name__ in TWICE
-        marks = {name: [pytest.mark.slow] if few and name not in TYPICAL else [] for name, _ in CASES}
-        cases = [pytest.param(found, marks=marks[found[0]], id="-".join(found)) for found in CASES]
+        cases = [pytest.param(found, marks=marks(found[0]), id="-".join(found)) for found in CASES]
         metafunc.parametrize("case", cases, indirect=True, scope="module")
 
 
@@ -112,6 +117,11 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """Of the module: pytest then runs all tests of a case one after the other."""
     algorithm, layout = request.param
     return Case(algorithm, layout, tmp_path_factory.mktemp("whole") / "run")
+
+
+def test_every_family_has_a_representative() -> None:
+    infos = registry.algorithms()
+    assert {infos[name].family for name in REPRESENTATIVES} == {info.family for info in infos.values()}
 
 
 def same(a: Run, b: Run) -> None:
@@ -126,7 +136,7 @@ def test_every_message_has_a_phase_and_phases_add_up_to_the_ledger(case: Case) -
     run, phases = case.whole, case.whole.summary["phases"]
     every = run.messages[run.messages["link"] != "local"]
     assert set(every["phase"]) <= set(PHASES) and list(phases) == list(PHASES)
-    declared = {sent.tag for sent in registry.load_algorithm(case.algorithm).EXPOSES}
+    declared = {sent.tag for sent in messages(registry.load_algorithm(case.algorithm).EXPOSES)}
     for name, rows in every.groupby("phase", observed=True):
         assert set(rows["tag"]) <= declared | ({PARTIAL} if name == "predict" else set()), name
         assert (rows["round"] == 0).all() if name == "setup" else (rows["round"] > 0).all()
@@ -158,18 +168,58 @@ def test_every_algorithm_runs_and_keeps_the_contract(case: Case, tmp_path: Path)
 
 
 def test_every_message_is_declared_with_its_way(case: Case) -> None:
-    declared = {(sent.tag, sent.sender, sent.receiver) for sent in registry.load_algorithm(case.algorithm).EXPOSES}
-    ledger = case.whole.ledger
-    roles = {name: re.sub(r"_\d+", "", name) for name in {*ledger["src"], *ledger["dst"]}}
-    sent = {
-        (tag, roles[src], roles[dst]) for tag, src, dst in zip(ledger["tag"], ledger["src"], ledger["dst"], strict=True)
-    }
+    exposes = messages(registry.load_algorithm(case.algorithm).EXPOSES)
+    keys = {**case.whole.manifest["config"]["algorithm"], "privacy": "none", "privacy.split": False}
+    declared = {(one.tag, one.sender, one.receiver) for one in exposes if registry.chosen(one, keys)}
+    sent = {(tag, *ends) for tag, *ends in ways(case.whole.ledger)}
     assert sent <= declared
-    # batch by batch, with privacy
-    elsewhere = {"rows"} if "dp_sgd" in registry.algorithms()[case.algorithm].privacy else set()
     # of workers' organisations; of clients that train alone
     scoring = {("embedding", "passive", "active"), ("prediction", "client", "server")}
-    assert {way for way in declared - sent if way[0] not in elsewhere} <= scoring
+    assert declared - sent <= scoring
+
+
+def ways(rows: pd.DataFrame) -> list[tuple[str, str, str]]:
+    """(tag, sender's role, receiver's role) of each message."""
+    roles = {name: re.sub(r"_\d+", "", name) for name in {*rows["src"], *rows["dst"]}}
+    return [(tag, roles[src], roles[dst]) for tag, src, dst in zip(rows["tag"], rows["src"], rows["dst"], strict=True)]
+
+
+def test_the_table_of_who_learns_what_agrees_with_the_ledger(case: Case) -> None:
+    """Tags, ways, phases and numbers of messages: what the table says is sent is sent, and nothing else is."""
+    run, exposes = case.whole, messages(registry.load_algorithm(case.algorithm).EXPOSES)
+    found = run.messages[run.messages["link"] != "local"].assign(way=lambda rows: ways(rows))
+    entries = run.summary["exposure"]["entries"]
+    assert registry_table(case) == run.summary["exposure"]
+    for phase in ("setup", "train", "predict"):
+        rows = found[(found["phase"] == phase) & (found["round"] > 0 if phase == "train" else True)]
+        rows = rows[~rows["tag"].isin(registry.algorithms()[case.algorithm].assumes)]  # accounting=everything's
+        named = "evaluation" if phase == "predict" else phase
+        sent = [entry for entry in entries if entry["phase"] == named and entry["how"] == "sent"]
+        table = {tag for entry in sent for tag in entry["tags"]}
+        if phase == "predict":  # a convex problem's is a sum of shares, a network's is not
+            assert set(rows["tag"]) <= table and (set(rows["tag"]) or not table)
+        else:
+            assert set(rows["tag"]) == table, phase
+    own = found[found["phase"].isin(["setup", "train"])]
+    for (way, _, _), rows in own.groupby(["way", "src", "dst"], observed=True):
+        times = {sent.times for sent in exposes if (sent.tag, sent.sender, sent.receiver) == way}
+        assert len(times) == 1, f"{way} is declared to come {times}"
+        often = times.pop()
+        if often == "per round":
+            assert set(rows["round"]) <= set(range(1, rounds(case.algorithm) + 1))
+        else:
+            assert len(rows) == (often if isinstance(often, int) else 1), way
+            assert set(rows["round"]) == ({1} if often == "round 1" else {0}), way
+    for sent in exposes:  # over all pairs of parties: rounds, not one alone
+        seen = own[own["way"] == (sent.tag, sent.sender, sent.receiver)]["round"].nunique()
+        assert sent.times != "per round" or seen != 1, sent.tag
+
+
+def registry_table(case: Case) -> dict[str, Any]:
+    """The table as `vflbench privacy` makes it of the run's configuration, from sources."""
+    config = case.whole.manifest["config"]
+    parts = config["algorithm"], config["privacy"], config["codec"]["name"], config.get("model")
+    return exposure.table(case.algorithm, *parts)
 
 
 def test_every_algorithm_repeats_itself_and_goes_on_where_it_was_stopped(
@@ -222,6 +272,112 @@ def test_private_workers_go_on_where_they_were_stopped(
     goes_on = run(tmp_path / "stopped", algorithm, "sharded", *more, "resume=true")
     same(whole, goes_on)
     assert goes_on.summary["privacy"] == whole.summary["privacy"] and whole.summary["privacy"]["steps"] > 0
+
+
+TOKENS = ["privacy=gaussian_embedding", "privacy.noise_multiplier=0.1"]
+NETWORK = [*TABLES, "algorithm.parties=3", "algorithm.lr=0.01", "model=split_mlp"]
+PRIVATE_TOKENS = [
+    pytest.param("mtcd", CONVEX, id="mtcd"),
+    pytest.param("stcd", CONVEX, id="stcd"),
+    pytest.param("mtcd", [*NETWORK, "algorithm.hops=2"], marks=pytest.mark.slow, id="mtcd-networks"),
+    pytest.param("mtcd", [*CONVEX, "codec=int8"], marks=pytest.mark.slow, id="mtcd-codec"),
+    pytest.param("svfl", [*CONVEX, "algorithm.lr=0.01"], marks=pytest.mark.slow, id="svfl"),
+    pytest.param("svfl", NETWORK, marks=pytest.mark.slow, id="svfl-networks"),
+    pytest.param("dcpa", CONVEX, marks=pytest.mark.slow, id="dcpa"),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "data"), PRIVATE_TOKENS)
+def test_private_tokens_go_on_where_they_were_stopped(
+    algorithm: str, data: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What clients have published is kept: the same noise is replaced after the stop, and releases go on counting."""
+    small = ["rounds=6", "eval_every=2", "checkpoint_every=2", "engine.threads=1", "plot=none"]
+    words = [f"algorithm={algorithm}", *data, *small, *TOKENS]
+    whole = vflbench.run([*words, f"hydra.run.dir={tmp_path / 'whole'}"])
+    stopped = [*words, f"hydra.run.dir={tmp_path / 'stopped'}"]
+    on_round = Observer.on_round
+
+    def breaks(self: Observer, round: int, engine: SimulatedEngine) -> bool:
+        if round == 5:
+            raise VflbenchError("the power went")
+        return on_round(self, round, engine)
+
+    monkeypatch.setattr(Observer, "on_round", breaks)
+    with pytest.raises(VflbenchError, match="the power went"):
+        vflbench.run(stopped)
+    monkeypatch.undo()
+    goes_on = vflbench.run([*stopped, "resume=true"])
+    same(whole, goes_on)
+    releases = whole.summary["privacy"]["releases"]
+    assert goes_on.summary["privacy"] == whole.summary["privacy"] and releases["done"] == releases["planned"] > 0
+
+
+GRAPH_PRIVATE = [
+    pytest.param("glasu_exact", ["privacy=gaussian_embedding"], marks=pytest.mark.slow),
+    ("glasu", ["privacy=edge_rr", "privacy.row_epsilon=8"]),
+    pytest.param("glasu_exact", ["privacy=edge_rr"], marks=pytest.mark.slow),
+    pytest.param("glasu", ["privacy=gaussian_embedding"], marks=pytest.mark.slow),
+    pytest.param("simulated_centralized", ["privacy=gaussian_embedding"], marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "more"), GRAPH_PRIVATE)
+def test_private_graphs_go_on_where_they_were_stopped(
+    algorithm: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same noise and the same edges shown; ids are not rehearsed again, and releases go on counting."""
+    whole = run(tmp_path / "whole", algorithm, "graph", *more)
+    on_round = Observer.on_round
+
+    def breaks(self: Observer, round: int, engine: SimulatedEngine) -> bool:
+        if round == 5:
+            raise VflbenchError("the power went")
+        return on_round(self, round, engine)
+
+    monkeypatch.setattr(Observer, "on_round", breaks)
+    with pytest.raises(VflbenchError, match="the power went"):
+        run(tmp_path / "stopped", algorithm, "graph", *more)
+    monkeypatch.undo()
+    goes_on = run(tmp_path / "stopped", algorithm, "graph", *more, "resume=true")
+    same(whole, goes_on)
+    found = whole.summary["privacy"]
+    assert goes_on.summary["privacy"] == found and found["releases"]["done"] == found["releases"]["planned"] > 0
+    if "row_releases" in found:
+        assert found["row_releases"]["done"] == found["row_releases"]["planned"] > 0
+
+
+SPLIT_PRIVATE = [
+    ("vfl_ps", "embedding_and_label"),
+    pytest.param("pubsub_vfl", "gaussian_gradient", marks=pytest.mark.slow),
+    pytest.param("avfl_ps", "label_rr", marks=pytest.mark.slow),
+    pytest.param("avfl", "gdp_embedding", marks=pytest.mark.slow),
+    pytest.param("vfl", "label_rr", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "mechanism"), SPLIT_PRIVATE)
+def test_private_split_learning_goes_on_where_it_was_stopped(
+    algorithm: str, mechanism: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same noise and randomised labels, and releases go on counting."""
+    more = [f"privacy={mechanism}", "dataset.task=classes"]
+    whole = run(tmp_path / "whole", algorithm, "aligned", *more)
+    on_round = Observer.on_round
+
+    def breaks(self: Observer, round: int, engine: SimulatedEngine) -> bool:
+        if round == 2:
+            raise VflbenchError("the power went")
+        return on_round(self, round, engine)
+
+    monkeypatch.setattr(Observer, "on_round", breaks)
+    with pytest.raises(VflbenchError, match="the power went"):
+        run(tmp_path / "stopped", algorithm, "aligned", *more)
+    monkeypatch.undo()
+    goes_on = run(tmp_path / "stopped", algorithm, "aligned", *more, "resume=true")
+    same(whole, goes_on)
+    releases = whole.summary["privacy"]["releases"]
+    assert goes_on.summary["privacy"] == whole.summary["privacy"] and releases["done"] == releases["planned"] > 0
 
 
 @pytest.mark.parametrize("timing", ["causal", pytest.param("round", marks=pytest.mark.slow)])

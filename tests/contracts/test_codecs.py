@@ -19,6 +19,7 @@ from tests.contracts.test_algorithms import (
     SPLIT,
     SPLIT_WORKERS,
     no_pictures,
+    represented,
     same,
 )
 from tests.options import codec_config
@@ -76,7 +77,7 @@ def charged(algorithm: str, layout: str, codec: str) -> np.ndarray:
 @pytest.mark.parametrize(
     "codec", [pytest.param(codec, marks=[] if codec == "int8" else [pytest.mark.slow]) for codec in CODECS]
 )
-@pytest.mark.parametrize(("algorithm", "layout"), TAKING)
+@pytest.mark.parametrize(("algorithm", "layout"), represented(TAKING))
 def test_every_algorithm_that_takes_codecs_sends_less(algorithm: str, layout: str, codec: str) -> None:
     if codec == "topk+" and not INFOS[algorithm].remembered:
         codec = "topk"
@@ -165,7 +166,7 @@ def run(folder: Path, algorithm: str, layout: str, *more: str) -> Run:
 @pytest.mark.parametrize(
     ("algorithm", "layout", "codec"),
     [
-        ("glasu", "graph", "int8"),
+        pytest.param("glasu", "graph", "int8", marks=pytest.mark.slow),
         ("mtcd", "aligned", "topk+"),
         pytest.param("rfl_admm_v", "relational", "topk+", marks=pytest.mark.slow),
         pytest.param("leasgd_async", "sharded", "int8", marks=pytest.mark.slow),
@@ -196,7 +197,9 @@ def test_runs_repeat_themselves_and_go_on_where_they_were_stopped(
     same(whole, run(tmp_path / "stopped", algorithm, layout, *words(codec), "resume=true"))
 
 
-@pytest.mark.parametrize(("algorithm", "layout"), [("glasu", "graph"), ("d_psgd", "sharded")])
+@pytest.mark.parametrize(
+    ("algorithm", "layout"), [pytest.param("glasu", "graph", marks=pytest.mark.slow), ("d_psgd", "sharded")]
+)
 def test_all_entries_are_no_codec(algorithm: str, layout: str, tmp_path: Path) -> None:
     plain, all_of_it = (
         run(tmp_path / "none", algorithm, layout),

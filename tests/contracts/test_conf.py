@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 import vflbench
+from tests.options import read_yaml
 from vflbench import config, registry
 from vflbench.papers import definition
 from vflbench.types import (
@@ -53,7 +54,7 @@ def dataclass_of(group: str, name: str) -> Any:
 
 
 def content(path: Path) -> dict[str, Any]:
-    values: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    values: dict[str, Any] = read_yaml(path)
     values.pop("defaults", None)
     return values
 
@@ -193,7 +194,11 @@ def test_tuned_values_are_valid(path: Path, hydra: Any) -> None:
     assert config.plan(hydra, words).config is not None
 
 
-DRAWN = {f"experiment/{runs.experiment}" for name in definition.names() for runs in definition.load(name).runs}
+DRAWN = {
+    f"experiment/{runs['experiment']}"
+    for name in definition.names()
+    for runs in read_yaml(CONF / "figure" / f"{name}.yaml")["runs"]
+}
 
 
 @pytest.mark.slow

@@ -19,7 +19,8 @@ from vflbench.results.folder import validate_summary
 from vflbench.results.reader import Run, load
 from vflbench.runner.reprice import Profile, reprice
 
-SYNCHRONOUS = [(name, layout) for name, layout in CASES if not registry.algorithms()[name].time_dependent]
+INFOS = registry.algorithms()
+SYNCHRONOUS = [(name, layout) for name, layout in CASES if not INFOS[name].time_dependent]
 TIMES = ["virtual_seconds", "communication_seconds", "idle_seconds", "compute_seconds"]
 APART = ["engine=ray", "engine.address=auto", "checkpoint_every=null"]
 TOGETHER = ["engine.batch_compute=false", "checkpoint_every=null"]
@@ -106,18 +107,27 @@ def test_engine_equality(algorithm: str, layout: str, tmp_path: Path) -> None:
     equally_repriced(simulated, ray, tmp_path / "us_us")
 
 
+TOKENS = ["privacy=gaussian_embedding", "privacy.noise_multiplier=0.1"]
 PRIVATE = {
-    "glasu": ("graph", ["privacy=gaussian_embedding", "privacy.epsilon=null", "privacy.noise_multiplier=0.5"]),
+    **dict.fromkeys(("glasu", "glasu_exact", "simulated_centralized"), ("graph", ["privacy=gaussian_embedding"])),
+    "graph_once": ("graph", ["privacy=edge_rr", "privacy.row_epsilon=8"]),
     "leasgd": (
         "sharded",
         ["privacy=dp_sgd", "privacy.epsilon=null", "privacy.noise_multiplier=1.5", "algorithm.workers=3"],
     ),
+    **dict.fromkeys(("mtcd", "stcd", "dcpa"), ("aligned", TOKENS)),
+    "svfl": ("aligned", [*TOKENS, "algorithm.lr=0.01"]),
+    "vfl": ("aligned", ["privacy=gaussian_gradient"]),
+    # workers release rows in turn, and train on the same labels
+    "vfl_ps": ("aligned", ["privacy=embedding_and_label", "dataset.task=classes"]),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", PRIVATE)
-@pytest.mark.parametrize("codec", ["none", "int8"])
+@pytest.mark.parametrize(
+    ("algorithm", "codec"),
+    [(name, codec) for name in PRIVATE for codec in ("none", "int8") if codec == "none" or not INFOS[name].exact],
+)
 @pytest.mark.usefixtures("ray_pool")
 def test_engine_equality_with_privacy_and_codecs(algorithm: str, codec: str, tmp_path: Path) -> None:
     """The same noise, the same rounding, the same epsilon."""
@@ -130,12 +140,25 @@ def test_engine_equality_with_privacy_and_codecs(algorithm: str, codec: str, tmp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", sorted(ON_CONVEX & {"mtcd"}))
+@pytest.mark.parametrize("algorithm", ["glasu", "glasu_exact"])
 @pytest.mark.usefixtures("ray_pool")
-def test_engine_equality_of_networks_of_tokens(algorithm: str, tmp_path: Path) -> None:
+def test_engine_equality_with_randomised_edges(algorithm: str, tmp_path: Path) -> None:
+    """The same edges shown, whoever draws them."""
+    more = ["privacy=edge_rr", "privacy.row_epsilon=8", "privacy.secure_rng=false"]
+    simulated = run(tmp_path / "simulated", algorithm, "graph", *more, *TOGETHER)
+    ray = run(tmp_path / "ray", algorithm, "graph", *more, *APART)
+    equal(simulated, ray)
+    assert simulated.summary["privacy"]["row_releases"]["done"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", sorted(ON_CONVEX & {"mtcd"}))
+@pytest.mark.parametrize("more", [[], [*TOKENS, "privacy.secure_rng=false"]], ids=["plain", "private"])
+@pytest.mark.usefixtures("ray_pool")
+def test_engine_equality_of_networks_of_tokens(algorithm: str, more: list[str], tmp_path: Path) -> None:
     import vflbench
 
-    network = [*TABLES, "algorithm.parties=3", "algorithm.lr=0.01", "algorithm.batch_size=50", "model=split_mlp"]
+    network = [*TABLES, "algorithm.parties=3", "algorithm.lr=0.01", "algorithm.batch_size=50", "model=split_mlp", *more]
     small = [f"algorithm={algorithm}", *network, "eval_every=2", "engine.threads=1", "plot=none", "rounds=4"]
     simulated = vflbench.run([*small, *TOGETHER, f"hydra.run.dir={tmp_path / 'simulated'}"])
     equal(simulated, vflbench.run([*small, *APART, f"hydra.run.dir={tmp_path / 'ray'}"]))

@@ -9,7 +9,7 @@ import pytest
 
 from vflbench import registry
 from vflbench.results import texts
-from vflbench.types import KINDS, SHOWN
+from vflbench.types import KINDS, SHOWN, messages
 
 # Its columns for what is made of others' data, by messages alone: (observer, kind, whose). Ids, sizes and timing are
 # left out.
@@ -33,7 +33,7 @@ LEARNS: dict[str, set[tuple[str, str, str]]] = {
     **dict.fromkeys(("glasu_exact", "simulated_centralized"), EXACT),
     "send_once": {("active", kind, "passive") for kind in ("binned", "raw", "projection")},  # one of them, by its form
     "ensemble": {("server", "predictions", "client")},
-    "graph_once": {("server", kind, "client") for kind in ("raw", "projection", "labels")},
+    "graph_once": {("server", kind, "client") for kind in ("raw", "edges", "projection", "labels")},
     "gram_once": {
         ("server", "labels", "client"),
         *(("server", kind, "client") for kind in ("raw", "sums")),
@@ -54,7 +54,7 @@ LEARNS: dict[str, set[tuple[str, str, str]]] = {
 def learnt(algorithm: str) -> set[tuple[str, str, str]]:
     """(observer, kind, whose) of an algorithm's messages between organisations."""
     found = set()
-    for entry in registry.load_algorithm(algorithm).EXPOSES:
+    for entry in messages(registry.load_algorithm(algorithm).EXPOSES):
         sender, receiver = (role.removesuffix("_worker") for role in (entry.sender, entry.receiver))
         # hub and worker of one organisation
         inside = sender == receiver and (sender, receiver) != (entry.sender, entry.receiver)
@@ -81,7 +81,7 @@ def test_all_that_carries_data_is_shown() -> None:
     assert set(KINDS) == {*SHOWN, "ids", "sizes", "timing"}
     assert texts.shown_to(registry.discloses("send_once")) == "passive to active: binned, raw, projection"
     assert texts.shown_to(registry.discloses("send_once", {"form": "bins"})) == "passive to active: binned"
-    assert texts.shown_to(registry.discloses("graph_once", {"form": "raw"})) == "client to server: raw, labels"
+    assert texts.shown_to(registry.discloses("graph_once", {"form": "raw"})) == "client to server: raw, edges, labels"
     assert "server to client: model" in texts.shown_to(registry.discloses("gram_once", {"cross": "rows"}))
     assert texts.shown_to(registry.discloses("vfl")) == "passive to active: embedding; active to passive: gradient"
     assert texts.shown_to(registry.discloses("local_sgd")) == "nothing"

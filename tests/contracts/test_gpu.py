@@ -23,6 +23,7 @@ from tests.contracts.test_algorithms import (
     SPLIT,
     SPLIT_WORKERS,
     TABLES,
+    marks,
     no_pictures,
     same,
 )
@@ -48,14 +49,19 @@ LEARNERS = {"send_once": ["algorithm.learner=model", "model.width=8", "model.dep
 ONLY_CONVEX = ON_CONVEX - set(NETWORKS)
 NUMPY = {"gram_once"}  # on any data
 TRAINED = [case for case in CASES if case[0] not in ONLY_CONVEX | NUMPY]
+# those that draw noise for tensors
+NOISY = ("dp_sgd", "gaussian_embedding", "gdp_embedding", "gaussian_gradient", "embedding_and_label")
 PRIVATE = [
     (name, mechanism)
     for name, info in registry.algorithms().items()
     for mechanism in info.privacy
-    if mechanism in ("dp_sgd", "gaussian_embedding", "gdp_embedding")  # those that draw noise for tensors
+    if name not in ONLY_CONVEX  # they compute in NumPy
+    if mechanism in NOISY
 ]
-QUICK = {"glasu", "mtcd", "leasgd", "rfl_sgd_v", "vfl_sgd", "pubsub_vfl"}  # in the fast tests: all are in the slow ones
-NOISE = {"gdp_embedding": []}  # keys of a mechanism's noise, where they are others than these
+# These stand for all in the fast tests: each mechanism, and one algorithm of each family.
+DRAWS = {("rfl_admm_v", "dp_sgd"), ("glasu", "gaussian_embedding"), ("vfl", "embedding_and_label")}
+# keys of a mechanism's noise, where they are others than these
+NOISE = {"gdp_embedding": [], "embedding_and_label": ["dataset.task=classes", "privacy.debias=true"]}
 # Largest difference from the CPU's curve on a real GPU: sums in another order, on as many rounds. Accuracies of some
 # hundred rows move by a row.
 TOLERANCE = {"float32": 1e-2, "float64": 1e-6}
@@ -116,13 +122,18 @@ def pretended(device: str) -> Iterator[None]:
     assert gpu.products["cuda"] > 0 and gpu.products["cpu"] == 0
 
 
+def device_marks(algorithm: str) -> list[pytest.MarkDecorator]:
+    """Time moves no tensor: among split learning vfl stands for pubsub_vfl too."""
+    return [pytest.mark.slow] if algorithm == "pubsub_vfl" else marks(algorithm)
+
+
 # --- without a GPU ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("algorithm", "layout", "first", "then"),
     [
-        pytest.param(*case, *way, marks=[] if case[0] in QUICK and way == ("cuda", "cuda") else [pytest.mark.slow])
+        pytest.param(*case, *way, marks=device_marks(case[0]) if way == ("cuda", "cuda") else [pytest.mark.slow])
         for case in TRAINED
         for way in (("cuda", "cuda"), ("cpu", "cuda"), ("cuda", "cpu"))
     ],
@@ -145,12 +156,10 @@ def test_every_algorithm_computes_on_the_device_also_after_a_stop(
     ("algorithm", "conv"),
     [
         ("glasu", "SAGEConv"),
-        *(
-            pytest.param("glasu_exact", conv, marks=pytest.mark.slow)
-            for conv in ("APPNP", "GATv2Conv", "TransformerConv")
-        ),
+        *(("glasu_exact", conv) for conv in ("APPNP", "GATv2Conv", "TransformerConv")),
     ],
 )
+@pytest.mark.slow
 def test_a_convolution_of_torch_geometric_computes_there_also_after_a_stop(
     algorithm: str, conv: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +175,7 @@ def test_a_convolution_of_torch_geometric_computes_there_also_after_a_stop(
 
 @pytest.mark.parametrize(
     ("algorithm", "mechanism"),
-    [pytest.param(*one, marks=[] if one[0] in QUICK - {"rfl_sgd_v"} else [pytest.mark.slow]) for one in PRIVATE],
+    [pytest.param(*pair, marks=[] if pair in DRAWS else [pytest.mark.slow]) for pair in PRIVATE],
 )
 @pytest.mark.parametrize("secret", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["seeded", "secret"])
 def test_noise_is_that_of_the_cpu(algorithm: str, mechanism: str, secret: bool, tmp_path: Path) -> None:

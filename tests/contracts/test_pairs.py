@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import vflbench
+from tests.contracts.test_algorithms import marks
 from vflbench import cli, registry
 from vflbench.cli.list import runnable
 from vflbench.types import ConfigError
@@ -24,16 +25,16 @@ SMALL = {
     "digits_graph": [],
     "cora": TWIN,
 }
-# One pair of each family is fast.
-FAST = {
-    ("bank", "vfl"),
-    ("bank", "svfl"),
-    ("star_schema", "rfl_sgd_v"),
-    ("digits_graph", "glasu"),
-    ("digits", "fedavg"),
-}
+
+
+def stands_for_all(data: str, algorithm: str) -> bool:
+    """Whether it is a representative, on the first data set that fits it."""
+    info, known = registry.algorithms()[algorithm], registry.datasets()
+    return not marks(algorithm) and data == next(name for name in SMALL if registry.fit(info, known[name]))
+
+
 PAIRS = [
-    pytest.param(data, name, id=f"{data}-{name}", marks=[] if (data, name) in FAST else pytest.mark.slow)
+    pytest.param(data, name, id=f"{data}-{name}", marks=[] if stands_for_all(data, name) else pytest.mark.slow)
     for data in SMALL
     for name, info in registry.algorithms().items()
     if registry.fit(info, registry.datasets()[data])
@@ -49,7 +50,7 @@ def listed(data: str) -> frozenset[str]:
 @pytest.mark.parametrize(("data", "algorithm"), PAIRS)
 def test_a_listed_pair_trains_a_round_and_another_one_is_refused(data: str, algorithm: str, tmp_path: Path) -> None:
     words = [f"algorithm={algorithm}", f"dataset={data}", *SMALL[data], "rounds=1", "plot=none", "engine.threads=1"]
-    if (data, algorithm) not in FAST and algorithm not in listed(data):
+    if not stands_for_all(data, algorithm) and algorithm not in listed(data):
         with pytest.raises(ConfigError):
             vflbench.run([*words, f"hydra.run.dir={tmp_path / 'run'}"])
         return

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.contracts.test_algorithms import CASES, run
+from tests.contracts.test_algorithms import CASES, represented, run
 from vflbench import registry
 from vflbench.results.reader import Run, load
 from vflbench.runner.reprice import Profile, reprice
@@ -27,14 +27,6 @@ ROUND = ["network=lan", "network.timing=round", "network.latencies=1", "network.
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than these runs."""
     monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, *_: None)
-
-
-# Of each layout one that sends most kinds of messages, on a topology of its own; the others are slow tests.
-TYPICAL = {
-    *{("glasu", "graph"), ("vfl", "aligned"), ("mtcd", "aligned")},
-    *{("rfl_admm", "relational"), ("leasgd", "sharded"), ("d_psgd", "sharded")},
-}
-THERE_AND_BACK = [pytest.param(*case, marks=[] if case in TYPICAL else [pytest.mark.slow]) for case in INDEPENDENT]
 
 
 @pytest.fixture(scope="module", params=INDEPENDENT, ids="-".join)
@@ -72,7 +64,7 @@ def accounting(algorithm: str) -> list[str]:
     return [f"accounting={'tablepuppet' if 'tablepuppet' in rules else 'everything'}"] if len(rules) > 1 else []
 
 
-@pytest.mark.parametrize(("algorithm", "layout"), THERE_AND_BACK)
+@pytest.mark.parametrize(("algorithm", "layout"), represented(INDEPENDENT))
 def test_there_and_back(algorithm: str, layout: str, tmp_path: Path) -> None:
     """From links of their own to a shared bandwidth with another cost ratio and accounting, and from there back; with
     computing."""

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from vflbench.data.graph import herigraph
 from vflbench.data.graph.herigraph import Config, load
 from vflbench.types import ConfigError, DataError
 
@@ -150,6 +151,14 @@ def test_without_image_blocks_the_data_is_partial_and_says_so(city, caplog):
     assert [block.shape for block in task.features] == [(NODES, 512), (NODES, 365), (NODES, 102)]
     with pytest.raises(DataError, match=r"missing herigraph/dataset/Suzhou/Visual_Features\.csv"):
         load(config(source="real"), "graph", 3, 0, city["root"])
+
+
+def test_graphs_that_were_read_are_kept(city, monkeypatch):
+    first = load(config(), "graph", 3, 0, city["root"])
+    monkeypatch.setattr(herigraph, "read", None)
+    again = load(config(), "graph", 3, 0, city["root"])
+    for mine, theirs in zip((*first.edges, *first.features), (*again.edges, *again.features), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 def test_missing_graphs_are_named(city):

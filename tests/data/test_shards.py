@@ -142,6 +142,7 @@ def test_the_twin_has_mnists_sizes_and_never_changes() -> None:
     assert 0.5 < (distance.argmin(axis=1) == test.labels[:500]).mean() < 0.999  # learnable, and not trivial
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_real_mnist(shared_data: Path) -> None:
     if not (shared_data / "mnist").is_dir():

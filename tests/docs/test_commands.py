@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TUTORIAL = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.minutes]
 
 
 def typed(place: Path, *words: str, code: Path = ROOT) -> str:
@@ -43,6 +43,15 @@ def test_the_tutorial(place: Path) -> None:
     assert "us_uk" in printed[4] and "epsilon" in printed[5]
     assert "1500 of them in all files; 300 that not all have (300 labelled)" in printed[6]
     assert printed[7].count("3 completed") == 5 and (place / "hospitals.html").is_file()
+
+
+def test_two_files_are_three_commands_from_a_comparison() -> None:
+    """The examples' page has the tutorial's commands, which are run above, and no others on the way."""
+    page = (ROOT / "examples/README.md").read_text(encoding="utf-8")
+    section = page.split("## Two hospitals")[1].split("\n## ")[0]
+    commands = re.findall(r"^    (vflbench .*)$", section, re.MULTILINE)
+    assert len(commands) <= 3 and commands[-1].startswith("vflbench report ")
+    assert "\n".join(f"    {command}" for command in commands) in TUTORIAL
 
 
 def test_the_readme(place: Path) -> None:

@@ -120,7 +120,7 @@ def test_no_measured_number_is_typed(page):
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=[pytest.mark.slow] if page in ("pubsub_vfl", "tablepuppet") else [])  # the longest
+        pytest.param(page, marks=[pytest.mark.slow] if page in ("comparison", "pubsub_vfl", "tablepuppet") else [])
         for page in PAGES
         if page != "gpu"  # empty until there is a GPU
     ],

@@ -240,6 +240,7 @@ else:
 """
 
 
+@pytest.mark.minutes
 def test_nobody_joins_the_cluster_without_its_token(ray_cluster: Any) -> None:
     """The address alone, which another user of the machine can find, is not enough; with the token it is."""
     import ray

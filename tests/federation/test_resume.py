@@ -24,7 +24,9 @@ from vflbench.federation.snapshot import freeze, optimised, thaw
 from vflbench.types import FederationError
 
 
-@pytest.mark.parametrize("name", TOYS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in ("star", "async") else [pytest.mark.slow]) for name in TOYS]
+)
 def test_twenty_random_kills(name):
     rng = random.Random(name)
     kills = [rng.randrange(2, clean(name).steps + 1) for _ in range(20)]

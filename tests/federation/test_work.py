@@ -160,8 +160,11 @@ def test_every_method_that_depends_on_time_takes_the_reference() -> None:
     )
 
 
+FIGURES = sorted(path.stem for path in (registry.config_dir() / "figure/pubsub_vfl").iterdir())
+
+
 @pytest.mark.parametrize(
-    "figure", sorted(path.stem for path in (registry.config_dir() / "figure/pubsub_vfl").iterdir())
+    "figure", [pytest.param(name, marks=[] if name == "fig8" else [pytest.mark.slow]) for name in FIGURES]
 )
 def test_the_figures_of_pubsub_keep_the_papers_table(figure: str) -> None:
     wanted = jobs.wanted(definition.load(f"pubsub_vfl/{figure}"), "small")

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from tests.options import read_yaml
 from vflbench import config, registry
 
 # --- what is typed ----------------------------------------------------------------------------------------------------
@@ -270,21 +271,17 @@ def listed_keys() -> dict[str, list[str]]:
                 yield from dotted(value, f"{prefix}{key}.")
 
     conf = config.config_dir()
-    found = {"": list(dotted(yaml.safe_load((conf / "config.yaml").read_text(encoding="utf-8")), ""))}
+    found = {"": list(dotted(read_yaml(conf / "config.yaml"), ""))}
     for folder in sorted(
         path for path in conf.iterdir() if path.is_dir() and path.name not in ("hydra", "experiment", "figure", "tuned")
     ):
-        keys = [
-            key
-            for file in sorted(folder.glob("*.yaml"))
-            for key in dotted(yaml.safe_load(file.read_text(encoding="utf-8")), "")
-        ]
+        keys = [key for file in sorted(folder.glob("*.yaml")) for key in dotted(read_yaml(file), "")]
         found[folder.name] = [f"{folder.name}.{key}" for key in dict.fromkeys(keys)]
     return found
 
 
 def fitting(algorithm: str) -> list[str]:
-    listed = yaml.safe_load((config.config_dir() / "algorithm" / f"{algorithm}.yaml").read_text(encoding="utf-8"))
+    listed = read_yaml(config.config_dir() / "algorithm" / f"{algorithm}.yaml")
     return [f"algorithm.{key}={value}" for key, value in FITTING.items() if key in listed]
 
 
@@ -390,10 +387,7 @@ class Maker:
         file = config.config_dir() / (
             f"{group}/{chosen.get(group, default.get(group))}.yaml" if group else "config.yaml"
         )
-        found = {
-            f"{group}.{key}" if group else key: value
-            for key, value in yaml.safe_load(file.read_text(encoding="utf-8")).items()
-        }
+        found = {f"{group}.{key}" if group else key: value for key, value in read_yaml(file).items()}
         key = self.one(key for key in found if key not in ("defaults", "hydra"))
         number = isinstance(found[key], int | float) or found[key] is None
         value = self.one(NUMBERS) if number and self.draw.random() < 0.7 else self.any_value(key)

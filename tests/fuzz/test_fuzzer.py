@@ -11,7 +11,9 @@ from tests.fuzz import fuzzer
 from vflbench import cli
 
 
-@pytest.mark.parametrize("cases", [range(40), pytest.param(range(40, 300), marks=pytest.mark.slow)], ids=len)
+@pytest.mark.parametrize(
+    "cases", [range(40), pytest.param(range(40, 300), marks=[pytest.mark.slow, pytest.mark.minutes])], ids=len
+)
 def test_nothing_that_is_typed_or_held_ends_in_a_traceback_a_hang_or_a_wrong_completion(cases: range) -> None:
     told: list[str] = []
     assert not fuzzer.fuzz(0, cases, told.append), "\n".join(told)
@@ -26,6 +28,8 @@ def test_every_kind_of_fault_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyP
         while True:
             pass
 
+    with fuzzer.prepared(tmp_path):
+        fuzzer.templates()  # by the command as it is, also where no test before this one made them
     monkeypatch.setattr(fuzzer, "HANG", 1)
     for command, fault in (
         (wrong, "wrong completion"),

@@ -58,6 +58,7 @@ WHOLE: dict[tuple[str, tuple[tuple[str, Any], ...]], Any] = {
     ("ResGatedGraphConv", ()): lambda kind: kind(HIDDEN, HIDDEN),
     ("MFConv", ()): lambda kind: kind(HIDDEN, HIDDEN),
     ("LEConv", ()): lambda kind: kind(HIDDEN, HIDDEN),
+    ("GENConv", ()): lambda kind: kind(HIDDEN, HIDDEN, norm="layer"),
     ("FeaStConv", (("heads", 3),)): lambda kind: kind(HIDDEN, HIDDEN, heads=3),
 }
 
@@ -351,6 +352,11 @@ def test_a_convolution_that_draws_numbers_of_its_own_is_told(monkeypatch: pytest
         ("GCNConv", {"normalize": False}, "the block's weights are normalised, with self-loops"),
         ("GATConv", {"edge_dim": 3}, "edges have no features here"),
         ("SAGEConv", {"aggr": "maxi"}, "with these SAGEConv does not work on nodes and edges alone (Could not resolve"),
+        (
+            "GENConv",
+            {"norm": "batch"},
+            "with these GENConv gives another result in training: it normalises by the rows of",
+        ),
         ("GATConv", {"heads": "four"}, "model.conv_options={'heads': 'four'}: with these GATConv does not work"),
     ],
 )
@@ -375,11 +381,11 @@ def test_heads_and_parties_divide_the_width() -> None:
     assert "3 parties (algorithm.aggregate=cat) times 4 heads" in problem.allowed
 
 
-def test_without_torch_geometric_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch_geometric_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pyg._names.cache_clear()
     monkeypatch.setitem(sys.modules, "torch_geometric.nn.conv", None)
     (problem,) = check(settings())
-    assert str(problem) == "model=pyg: needs torch_geometric: pip install 'vflbench[pyg]'."
+    assert str(problem) == "model=pyg: needs torch_geometric: pip install torch-geometric."
     assert check_width(settings(hidden=7)) == []
     pyg._names.cache_clear()
 

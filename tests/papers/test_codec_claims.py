@@ -14,11 +14,11 @@ import pytest
 import vflbench
 from vflbench.results.reader import Run
 
-pytestmark = [pytest.mark.slow, pytest.mark.realdata]
+pytestmark = [pytest.mark.slow, pytest.mark.minutes, pytest.mark.realdata]
 
 
 def pair(folder: Path, data: Path, *words: str) -> tuple[Run, Run]:
-    common = [*words, "dataset.source=real", f"data_root={data}", "engine.threads=1"]
+    common = [*words, "dataset.source=real", f"data_root={data}", "engine.threads=1", "plot=none"]
     plain, coded = (
         vflbench.run([*common, f"codec={codec}", f"hydra.run.dir={folder / codec}"]) for codec in ("none", "int8")
     )

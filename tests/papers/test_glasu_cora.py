@@ -13,7 +13,7 @@ import pytest
 import vflbench
 from vflbench.results.reader import Run
 
-pytestmark = [pytest.mark.slow, pytest.mark.realdata]
+pytestmark = [pytest.mark.slow, pytest.mark.minutes, pytest.mark.realdata]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,14 @@ def runs(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         "standalone": ["algorithm=standalone_gnn"],
         "simulated": ["algorithm=simulated_centralized"],
     }
-    common = ["dataset=cora", "dataset.source=real", f"data_root={shared_data}", "seed=0", "engine.threads=1"]
+    common = [
+        "dataset=cora",
+        "dataset.source=real",
+        f"data_root={shared_data}",
+        "seed=0",
+        "engine.threads=1",
+        "plot=none",
+    ]
     return {name: vflbench.run([*own, *common, f"hydra.run.dir={folder / name}"]) for name, own in settings.items()}
 
 

@@ -12,7 +12,7 @@ import pytest
 import vflbench
 from vflbench.results.reader import Run
 
-pytestmark = [pytest.mark.slow, pytest.mark.realdata]
+pytestmark = [pytest.mark.slow, pytest.mark.minutes, pytest.mark.realdata]
 FIG2 = {
     "leasgd": ("algorithm=leasgd",),
     "tau5": ("algorithm=leasgd", "algorithm.local_steps=5"),
@@ -35,6 +35,7 @@ def trained(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
             f"data_root={shared_data}",
             "seed=0",
             "engine.threads=1",
+            "plot=none",
             f"hydra.run.dir={place}",
         ]
         return vflbench.run([f"experiment=leasgd/{preset}", *own, *common])

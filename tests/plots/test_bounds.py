@@ -102,6 +102,19 @@ def test_without_floor_or_with_two_divisions_the_picture_is_as_before(make_run: 
         assert "Several divisions" in bounds.note(runs, "accuracy")
 
 
+def test_a_number_of_parties_that_the_data_decide_is_no_other_division(make_run: Any):
+    """vfl_sgd's default leaves it to the data; what each party brings is known of two."""
+    brings = {f"party {k}": {"without": 0.6, "gain": 0.1} for k in (0, 1)}
+    runs = [
+        make_run(name, algorithm=name, options={"parties": parties}, extra=floor(brings=brings))
+        for name, parties in (("vfl", 2), ("vfl_sgd", None))
+    ]
+    (found,) = bounds.of(runs)
+    assert found.words == ""
+    runs.append(make_run("three", algorithm="vfl", options={"parties": 3}, extra=floor()))
+    assert len(bounds.of(runs)) == 2
+
+
 def test_a_number_of_parties_that_was_adapted_is_no_other_division(make_run: Any):
     """Two files, which are two parties: svfl's default of 40 became 2, which is vfl's."""
     adapted = {"adapted": {"algorithm.parties": {"default": 40, "used": 2}}}

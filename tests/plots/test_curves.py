@@ -262,3 +262,20 @@ def test_what_follows_from_the_varied_key_is_not_in_the_label() -> None:
         "GLASU · rounds=4 · local_steps=2",
         "GLASU · rounds=6 · local_steps=2",
     ]
+
+
+def test_a_gap_of_zero_is_left_out_of_a_logarithmic_axis_with_a_word(make_run, tmp_path, recwarn):
+    """An exact method has sent something, and has no gap that a logarithmic axis could show."""
+    gap = Metric("suboptimality", "min")
+    exact = [make_run(f"e{seed}", algorithm="gram_once", seed=seed, level=lambda t: 0.0, metric=gap) for seed in (0, 1)]
+    silent = make_run("s", algorithm="centralized_gd", level=lambda t: 0.3 - t / 100, pace=0, sent=0, metric=gap)
+    other = make_run("o", algorithm="mtcd", level=lambda t: 1 / t, metric=gap)
+    table = curves.draw_runs([*exact, silent, other], tmp_path)
+    assert table.loc[table["line"].str.startswith("MTCD"), "mean"].min() == pytest.approx(1 / 30)
+    assert not (table["mean"] <= 0).any()
+    text = words(tmp_path / "curve.svg")
+    assert any(word.endswith("n=2 (no gap above 0)") for word in text)
+    assert sum("(no communication)" in word for word in text) == 1
+    curves.draw_run(exact[0], names=["curve"])
+    assert "no gap above 0" in words(exact[0].folder / "curve.svg")
+    assert not [one for one in recwarn if issubclass(one.category, RuntimeWarning)]

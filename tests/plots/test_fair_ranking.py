@@ -87,6 +87,7 @@ def enter(browser: Any, name: str, text: str) -> None:
     browser.find_element("id", name).send_keys(Keys.CONTROL + "a", Keys.NULL, text or Keys.BACKSPACE, Keys.ENTER)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_priced_anew_leaves_ranking_headline_and_picture(opened: Callable[..., Any]) -> None:
     page = opened()
     assert ranks(page)["SVFL"] == "" and "no communication time" in page.find_element("id", "not_ranked").text

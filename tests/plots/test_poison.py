@@ -67,6 +67,7 @@ def hit(browser: Any) -> Any:
     return browser.execute_script("return window.hit")
 
 
+@pytest.mark.slow
 def test_no_text_of_a_run_runs_in_a_browser(poisoned: Poisoner, browser: Any, tmp_path: Path) -> None:
     html = report.to_html(report.read([poisoned.root], KNOWN), NETWORKS)
     for name, content in (("with.html", html), ("without.html", stripped(html))):

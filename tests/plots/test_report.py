@@ -42,7 +42,7 @@ def write_run(path: Path, evaluations: int = 3, **changes: Any) -> Run:
         "dataset": {"name": "cora"},
         "network": {"name": "us_uk"},
     }
-    config |= {"seed": changes.get("seed", 0)}
+    config |= {"privacy": changes.pop("private", {}), "seed": changes.get("seed", 0)}
     curve = []
     for t in range(1, evaluations + 1):
         share = t / evaluations

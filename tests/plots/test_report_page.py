@@ -99,6 +99,7 @@ def test_prices_are_pythons(opened: Any) -> None:
         assert opened.execute_script("return cost(...arguments)", *links, ratio) == pricing.cost(*links, ratio)
 
 
+@pytest.mark.slow
 def test_dragging_latency_and_bandwidth_moves_curves_and_ranking(opened: Any, convex_runs: Path) -> None:
     assert "Times as the runs had them" in opened.find_element("id", "rule").text
     shapes = opened.find_element("css selector", "#chart svg").get_attribute("innerHTML")

@@ -118,7 +118,7 @@ def test_workers_noise_is_their_own_and_new_in_every_step(module: ModuleType, mo
     assert not any(torch.equal(one, other) for one, other in itertools.combinations(every, 2))
 
 
-@pytest.mark.parametrize("module", [local_sgd, leasgd])
+@pytest.mark.parametrize("module", [local_sgd, pytest.param(leasgd, marks=pytest.mark.slow)])
 def test_batches_of_a_run_are_poisson_samples_at_the_rate_accounted(module: ModuleType, recorded: Recorded) -> None:
     """Sizes binomial, every row equally often, and pairs of rows as often together as independent ones."""
     secret = privacy_config("dp_sgd", clip=0.5, noise_multiplier=2.0)

@@ -71,6 +71,30 @@ def test_prv_is_within_its_stated_error_of_dp_accountings_losses() -> None:
     assert 0 <= accountant.spent_epsilon([(noise, rate, steps)], delta, "prv") - pld <= 0.02
 
 
+RANDOM = np.random.default_rng(5)
+SAMPLED = [
+    (
+        float(RANDOM.uniform(0.8, 4)),
+        float(np.exp(RANDOM.uniform(np.log(0.003), np.log(0.2)))),
+        int(np.exp(RANDOM.uniform(np.log(10), np.log(2000)))),
+    )
+    for _ in range(20)
+]
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate", "steps"), [*SAMPLED[:5], *(pytest.param(*one, marks=pytest.mark.slow) for one in SAMPLED[5:])]
+)
+def test_three_accountants_agree(noise: float, rate: float, steps: int) -> None:
+    """dp-accounting's PLD is the tightest, Opacus' PRV has its stated error, and RDP is the loosest."""
+    losses = privacy_loss_distribution.from_gaussian_mechanism(
+        noise, value_discretization_interval=1e-3, sampling_prob=rate
+    )
+    pld = losses.self_compose(steps).get_epsilon_for_delta(1e-5)
+    prv, rdp = (accountant.spent_epsilon([(noise, rate, steps)], 1e-5, name) for name in ("prv", "rdp"))
+    assert pld <= prv + 0.02 <= rdp + 0.02
+
+
 @pytest.mark.parametrize("name", ["rdp", "prv", "gdp"])
 def test_a_target_is_met_and_not_overshot(name: str) -> None:
     noise = accountant.calibrate_steps(3.0, 1e-5, 0.05, 200, name)
@@ -182,6 +206,7 @@ def test_spent_says_what_is_covered() -> None:
         0.1,
     )
     assert 0 < found["epsilon"] < found["classical_epsilon"]
+    assert any("means and scales of columns" in phrase for phrase in found["not_covered"])
     assert math.isinf(_spent_without_noise())
 
 
@@ -204,8 +229,9 @@ def test_mistakes_are_told(caplog: pytest.LogCaptureFixture) -> None:
         made(noise=None, epsilon=0.001, accountant="prv")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="only workers with rows of their own"):
         make_mechanism(privacy_config("dp_sgd", epsilon=1.0, clip_unit="batch"), layout="relational")
-    with pytest.raises(ConfigError, match="send no predictions"):
-        make_mechanism(privacy_config("dp_sgd", epsilon=1.0, prediction_noise=1.0), layout="sharded")
+    for predictions in ({"noise_multiplier": 1.0, "prediction_noise": 1.0}, {"split": [0.5, 0.5]}):
+        with pytest.raises(ConfigError, match="send no predictions"):
+            make_mechanism(privacy_config("dp_sgd", **predictions), layout="sharded")
     with caplog.at_level(logging.WARNING):
         examples.warn(privacy_config("dp_sgd", delta=1e-3), [900, 999])
         assert not caplog.records

@@ -29,7 +29,7 @@ def generator() -> torch.Generator:
     return torch_stream(0, "noise/passive_1")
 
 
-# The specification has 24.39, 66.12 and 92.65 for mu = 4, 8 and 10: those are not the epsilons of its own formula.
+# One may read 24.39, 66.12 and 92.65 for mu = 4, 8 and 10: those are not the epsilons of the formula.
 VECTORS = {0.1: 0.341, 0.35: 1.341, 0.5: 1.993, 1.0: 4.377, 2.0: 9.997, 4.0: 24.3816, 8.0: 65.319, 10.0: 91.817}
 
 
@@ -42,23 +42,27 @@ def test_mu_is_this_epsilon_at_1e_5(mu: float, epsilon: float) -> None:
 
 
 def test_noise_by_hand() -> None:
-    # R = 4 epochs * (1 + 3 retries) = 16; sigma = 2 C sqrt(16) / mu = 8 C / 0.5 = 16 C
-    private = mechanism(4, mu=0.5, clip=3.0, max_retries=3)
+    # R = 16 epochs; sigma = 2 C sqrt(16) / mu = 8 C / 0.5 = 16 C
+    private = mechanism(16, mu=0.5, clip=3.0)
     assert (private.limit, private.noise_multiplier, private.norm) == (16, 16.0, 3.0)
     # paper: K = 4 epochs * 25 batches = 100; sigma = 2 C * 40 * sqrt(100) / (0.5 * 1000) = 1.6 C
-    paper = mechanism(4, 40, 1000, mu=0.5, clip=3.0, max_retries=3, calibration="paper")
-    assert (paper.limit, paper.noise_multiplier) == (16, pytest.approx(1.6))
+    paper = mechanism(4, 40, 1000, mu=0.5, clip=3.0, calibration="paper")
+    assert (paper.limit, paper.noise_multiplier) == (4, pytest.approx(1.6))
     # 1001 rows: one more batch an epoch, K = 104
     assert mechanism(4, 40, 1001, mu=0.5, calibration="paper").noise_multiplier == pytest.approx(
         2 * 40 * math.sqrt(104) / (0.5 * 1001)
     )
     # a batch is at most all rows: N_m = N, K = 4
     assert mechanism(4, 40, 10, mu=0.5, calibration="paper").noise_multiplier == pytest.approx(2 * math.sqrt(4) / 0.5)
+    # a target epsilon stands for its mu
+    assert mechanism(4, epsilon=4.377).noise_multiplier == pytest.approx(2 * math.sqrt(4), rel=1e-3)
+    assert mechanism(4, 40, 1000, epsilon=4.377, calibration="paper").noise_multiplier == pytest.approx(0.8, rel=1e-3)
+    assert mechanism(4, noise_multiplier=3.0).noise_multiplier == 3.0
 
 
 def test_noise_moments() -> None:
     # n draws of N(0, s^2): the standard deviation's standard error is s / sqrt(2n); 4.5 of it
-    private = mechanism(1, mu=2.0, clip=0.5, max_retries=0)
+    private = mechanism(1, mu=2.0, clip=0.5)
     rows = torch.full((4000, 50), 3.0, dtype=torch.float64)
     residual = private.protect(rows, np.arange(4000), generator()) - private.clip(rows)
     assert abs(residual.std() - 0.5) < 4.5 * 0.5 / math.sqrt(2 * residual.numel())  # 2 * 0.5 * sqrt(1) / 2
@@ -69,38 +73,38 @@ def test_noise_moments() -> None:
 @settings(deadline=None, max_examples=10)
 @given(st.floats(0.05, 10.0), st.integers(1, 6), st.integers(0, 2))
 def test_the_whole_budget_is_mu(mu: float, epochs: int, retries: int) -> None:
-    private, row, rng = mechanism(epochs, mu=mu, max_retries=retries), torch.ones(1, 2), generator()
+    private, row, rng = mechanism(epochs, mu=mu), torch.ones(1, 2), generator()
     assert private.spent()["mu"] == 0.0 == private.spent()["epsilon"]
-    for released in range(epochs * (1 + retries)):
-        assert private.may_publish(np.array([7]))
-        assert private.spent()["mu"] == pytest.approx(mu * math.sqrt(released / (epochs * (1 + retries))))
-        private.protect(row, np.array([7]), rng)
+    for epoch in range(epochs):
+        assert private.spent()["mu"] == pytest.approx(mu * math.sqrt(epoch / epochs))
+        sent = private.protect(row, np.array([7]), rng, release=epoch)
+        for _ in range(retries):  # of another parameter vector, and still the same row
+            assert torch.equal(private.protect(2 * row, np.array([7]), rng, release=epoch), sent)
     spent = private.spent()
     assert spent["mu"] == pytest.approx(mu, rel=1e-12) and spent["epsilon"] == accountant.epsilon(spent["mu"], 1e-5)
-    assert not private.may_publish(np.array([7])) and private.may_publish(np.array([6, 8]))
+    assert spent["spent_of_target"] == pytest.approx(1, rel=1e-12)
     with pytest.raises(FederationError, match="row 7 would be released"):
-        private.protect(row, np.array([7]), rng)
-    assert private.releases == epochs * (1 + retries)
+        private.protect(row, np.array([7]), rng, release=epochs)
+    assert private.releases == epochs
 
 
-def test_asking_counts_nothing_and_answers_for_all_rows() -> None:
-    private = mechanism(1, max_retries=1)  # twice
-    rng = generator()
-    assert all(private.may_publish(np.arange(5)) for _ in range(9)) and private.releases == 0
-    private.protect(torch.ones(3, 2), torch.tensor([0, 1, 2]), rng)
-    private.protect(torch.ones(2, 2), torch.tensor([2, 40]), rng)
-    assert private.counts.tolist() == [1, 1, 2, *[0] * 37, 1]
-    assert private.may_publish(torch.tensor([0, 1, 40, 99])) and not private.may_publish(torch.tensor([0, 2]))
-    assert private.may_publish([0, 5]) and not private.may_publish([0, 0])  # type: ignore[arg-type]  # an id that is there twice
-    assert private.may_publish(np.zeros(0, dtype=np.int64))
-    restored = mechanism(1, max_retries=1)
+def test_a_row_that_is_asked_for_once_more_is_sent_as_it_was() -> None:
+    private, rng = mechanism(2), generator()
+    first = private.protect(torch.ones(3, 2), torch.tensor([0, 40, 2]), rng, release=1)
+    mixed = private.protect(torch.ones(3, 2), torch.tensor([2, 1, 0]), rng, release=1)  # 1 is new
+    assert torch.equal(mixed[[0, 2]], first[[2, 0]]) and private.counts[[0, 1, 2, 40]].tolist() == [1, 1, 1, 1]
+    restored = mechanism(2)
     restored.load_state_dict(private.state_dict())
-    private.protect(torch.ones(1, 2), [0], rng)  # type: ignore[arg-type]  # after the checkpoint
-    assert restored.may_publish([0]) and not restored.may_publish([2])  # type: ignore[arg-type]
+    for one in (private, restored):
+        assert torch.equal(one.protect(torch.ones(1, 2), [1], rng, release=1), mixed[[1]])  # type: ignore[arg-type]
+    private.forget()
+    assert private.state_dict()["kept"] == {}
+    fresh = private.protect(torch.ones(1, 2), [1], rng, release=2)  # type: ignore[arg-type]
+    assert not torch.equal(fresh, mixed[[1]]) and private.counts[1] == 2 and restored.counts[1] == 1
 
 
 def test_what_it_says() -> None:
-    private = mechanism(2, mu=1.0)
+    private = mechanism(4, mu=1.0)
     private.protect(torch.ones(2, 3), [4, 5], generator())  # type: ignore[arg-type]
     spent = private.spent()
     assert (spent["mechanism"], spent["neighbouring"], spent["covers"]) == (
@@ -108,22 +112,23 @@ def test_what_it_says() -> None:
         "replace_one",
         "transcript",
     )
-    assert (spent["target_mu"], spent["calibration"], spent["guaranteed"]) == (1.0, "guaranteed", True)
-    assert (spent["releases"], spent["max_releases"], spent["mu"]) == (1, 4, pytest.approx(0.5))
-    for word in ("gradients", "labels", "evaluation", "when messages are sent", "through the bottom model"):
-        assert word in spent["not_covered"]
+    assert (spent["target"], spent["calibration"], spent["guaranteed"]) == ({"mu": 1.0}, "guaranteed", True)
+    assert (spent["releases"], spent["mu"]) == ({"planned": 4, "done": 1}, pytest.approx(0.5))
+    for word in ("gradients", "labels", "evaluation", "how often a batch is tried again", "through the bottom model"):
+        assert word in "; ".join(spent["not_covered"])
 
 
 def test_the_papers_formula_is_reported_for_what_it_is_worth() -> None:
     """It takes credit for sampling batches, so its noise is sqrt(N_m / N) of what one publication an epoch needs."""
     epochs, batch_size, samples = 4, 10, 1000
-    paper = mechanism(epochs, batch_size, samples, mu=1.0, max_retries=0, calibration="paper")
-    honest = mechanism(epochs, mu=1.0, max_retries=0)
+    paper = mechanism(epochs, batch_size, samples, mu=1.0, calibration="paper")
+    honest = mechanism(epochs, mu=1.0)
     assert paper.noise_multiplier == pytest.approx(honest.noise_multiplier * math.sqrt(batch_size / samples))
     for _ in range(epochs):
         paper.protect(torch.ones(1, 2), [0], generator())  # type: ignore[arg-type]
     spent = paper.spent()
-    assert (spent["target_mu"], spent["calibration"], spent["guaranteed"]) == (1.0, "paper", False)
+    assert (spent["target"], spent["calibration"], spent["guaranteed"]) == ({"mu": 1.0}, "paper", False)
+    assert spent["spent_of_target"] == spent["mu"]
     assert spent["mu"] == pytest.approx(math.sqrt(samples / batch_size))  # 10 where 1 was asked for
     assert spent["epsilon"] == pytest.approx(91.817, abs=1e-3)
 
@@ -137,14 +142,15 @@ def test_no_noise_with_infinite_mu(calibration: str) -> None:
     assert torch.equal(private.protect(rows, np.arange(6), generator()), private.clip(rows))
     spent = private.spent()
     assert spent["epsilon"] == spent["mu"] == math.inf and not spent["guaranteed"]
-    assert spent["not_covered"].startswith("the embeddings: mu=inf clips them and adds no noise")
+    assert spent["not_covered"][0] == "the embeddings: they are clipped and get no noise"
+    assert spent["spent_of_target"] is None
 
 
 @pytest.mark.parametrize(
     ("keys", "wrong"),
     [
         ({"mu": 0.1}, []),
-        ({"mu": math.inf, "max_retries": 0, "calibration": "paper"}, []),
+        ({"mu": math.inf, "calibration": "paper"}, []),
         ({"mu": 0.0}, ["mu"]),
         ({"mu": -1.0}, ["mu"]),
         ({"mu": math.nan}, ["mu"]),
@@ -152,7 +158,7 @@ def test_no_noise_with_infinite_mu(calibration: str) -> None:
         ({"clip": math.inf}, ["clip"]),
         ({"delta": 0.0}, ["privacy.delta"]),
         ({"delta": 1.0}, ["privacy.delta"]),
-        ({"max_retries": -1}, ["max_retries"]),
+        ({"mu": 1.0, "epsilon": 1.0}, ["privacy.epsilon"]),
         ({"calibration": "papper"}, ["calibration"]),
         ({"clip": -1.0, "delta": 2.0, "mu": 0.0}, ["clip", "mu"]),
     ],
@@ -172,7 +178,7 @@ def test_an_algorithm_must_say_what_it_publishes() -> None:
     ("typed", "message"),
     [
         ("privacy.mu=much", "privacy.mu=much: must be a number"),
-        ("privacy.max_retries=-1", "privacy.max_retries=-1: must be at least 0"),
+        ("privacy.epsilon=-1", "privacy.epsilon=-1.0: must be greater than 0, or null"),
         ("privacy.calibration=papper", "must be one of guaranteed, paper. Did you mean 'paper'?"),
         ("privacy.clip=inf", "privacy.clip=inf: must be a number"),
     ],

@@ -94,7 +94,7 @@ def test_counts_releases() -> None:
     private.protect(torch.ones(0, 2), np.zeros(0, dtype=np.int64), generator())
     assert private.counts.tolist() == [2, 0, 3, 0, 0, 0, 0, 1] and private.counts.dtype == np.int64
     spent = private.spent()
-    assert spent["releases"] == 3
+    assert spent["releases"] == {"planned": None, "done": 3}
     assert spent["mu"] == pytest.approx(math.sqrt(3) * 2.0 / 4.0)  # replace_one: a clipped row moves by at most 2 clip
     assert {"mechanism", "epsilon", "delta", "unit", "neighbouring", "covers"} <= set(spent) and spent[
         "covers"
@@ -151,10 +151,12 @@ def test_make() -> None:
     [
         ({"epsilon": 1.0}, []),
         ({"noise_multiplier": 0.0, "neighbouring": "add_remove"}, []),
-        ({}, ["privacy.epsilon"]),
+        ({}, []),
         ({"epsilon": 1.0, "noise_multiplier": 1.0}, ["privacy.epsilon"]),
+        ({"mu": 1.0, "noise_multiplier": 1.0}, ["privacy.mu"]),
         ({"epsilon": 0.0}, ["epsilon"]),
-        ({"epsilon": math.inf}, ["epsilon"]),
+        ({"epsilon": math.inf}, []),
+        ({"mu": math.inf, "delta": None}, []),
         ({"noise_multiplier": -1.0}, ["noise_multiplier"]),
         ({"epsilon": 1.0, "clip": 0.0}, ["clip"]),
         ({"epsilon": 1.0, "clip": math.nan}, ["clip"]),
@@ -174,10 +176,12 @@ def test_a_key_of_another_mechanism_is_refused_by_name(plus: str) -> None:
         "dataset=digits_graph",
         "privacy=gaussian_embedding",
         "privacy.noise_multiplier=1",
-        f"{plus}privacy.mu=2",
+        f"{plus}privacy.calibration=paper",
     ]
     with pytest.raises(
-        ConfigError, match=r"^privacy\.mu=2: privacy=gaussian_embedding has no such key; gdp_embedding has it\.$"
+        ConfigError,
+        match=r"^privacy\.calibration=paper: privacy=gaussian_embedding has no such key; "
+        r"embedding_and_label, gdp_embedding have it\.$",
     ):
         vflbench.run(words)
 
@@ -186,3 +190,20 @@ def test_what_lacks_what_every_mechanism_has_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setattr("vflbench.privacy.gaussian.make", lambda config, facts: object())
     with pytest.raises(VflbenchError, match=r"gaussian\.py: what make gives has no spent, state_dict, load_state_dict"):
         make_mechanism(privacy_config("gaussian_embedding", noise_multiplier=1.0))
+
+
+def test_a_row_beyond_the_limit_is_sent_as_it_was_last_of_its_kind() -> None:
+    private = make_mechanism(privacy_config("gaussian_embedding", epsilon=8.0, release_quantile=0.5), 9)
+    private.plan(np.array([1, 1, 1, 1, 5, 0, 0]))
+    assert private.limit == private.planned == 1
+    rows, rng = torch.ones(2, 3), generator()
+    first = private.protect(rows, np.array([4, 0]), rng, place="layer 1")
+    again = private.protect(2 * rows, np.array([4, 1]), rng, place="layer 1")
+    assert torch.equal(again[0], first[0]) and not torch.equal(again[1], first[1])
+    other = private.protect(rows, np.array([4, 2]), rng, place="layer 2")  # never sent at this place: nothing is told
+    assert torch.equal(other[0], torch.zeros(3)) and private.counts.tolist() == [1, 1, 1, 0, 1]
+    restored = make_mechanism(privacy_config("gaussian_embedding", epsilon=8.0, release_quantile=0.5), 9)
+    restored.load_state_dict(private.state_dict())
+    assert torch.equal(restored.protect(rows, np.array([4, 3]), rng, place="layer 1")[0], first[0])
+    assert restored.limit == 1 and restored.noise_multiplier == private.noise_multiplier
+    assert private.spent()["epsilon"] <= 8.0

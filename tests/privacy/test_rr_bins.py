@@ -17,7 +17,7 @@ def test_a_cell_keeps_its_bin_as_often_as_epsilon_allows(secret: bool) -> None:
     codes = np.stack([np.full(n, 2), np.full(n, 1), np.zeros(n)], axis=1).astype(np.uint8)
     last = np.array([4, 1, 0], np.uint8)
     rng = Secret().stream("noise") if secret else np.random.default_rng(0)
-    mechanism = RandomisedBins(epsilon)
+    mechanism = RandomisedBins(2 * epsilon)
     shown = mechanism.respond(codes, last, rng)
     for j, bins in enumerate((5, 2)):
         keeps = np.exp(epsilon) / (np.exp(epsilon) + bins - 1)
@@ -30,7 +30,10 @@ def test_a_cell_keeps_its_bin_as_often_as_epsilon_allows(secret: bool) -> None:
     assert mechanism.spent()["epsilon"] == 2 * epsilon  # a column of one bin tells nothing
     with pytest.raises(FederationError, match="bins are released once"):
         mechanism.respond(codes, last, rng)
-    again = RandomisedBins(epsilon)
+    given = RandomisedBins(cell_epsilon=epsilon)
+    given.respond(codes, last, rng)
+    assert given.spent()["epsilon"] == 2 * epsilon and given.spent()["target"] is None
+    again = RandomisedBins(2 * epsilon)
     again.load_state_dict(mechanism.state_dict())
     assert again.spent() == mechanism.spent()
 

@@ -88,6 +88,7 @@ def test_the_minimum_of_banks_sparse_form(root):
     assert task.optimum == pytest.approx(0.25512735988045626, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_blog(root):
     needs(root, "blogfeedback/BlogFeedback.zip")
     task = blog.load(blog.Config(), "aligned", 10, 0, root)
@@ -96,6 +97,7 @@ def test_blog(root):
     assert labels.max() == 1424 and (labels == 0).mean() == pytest.approx(0.64, abs=0.02)
 
 
+@pytest.mark.slow
 def test_criteo(root, monkeypatch):
     """The sample's lines as pandas reads them; the first ones are read with a small block, too."""
     needs(root, "criteo_sample/train.txt")

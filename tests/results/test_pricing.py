@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import vflbench
+from tests.contracts.test_algorithms import represented
 from vflbench.results import pricing
 from vflbench.results.pricing import CLIENT_CLIENT, CLIENT_SERVER
 from vflbench.results.reader import Arrays, Coded
@@ -108,24 +109,16 @@ CONVEX = ["dataset=ridge", "dataset.samples=40", "dataset.features=24", "algorit
 ROWS = ["dataset=digits", "model.widths=[16]"]
 SPLIT = [*TABLES, "model.width=8", "model.depth=3", "algorithm.batch_size=64"]
 GRAPH = ["dataset=digits_graph", "model.hidden=24"]
-FAST = {"glasu": GRAPH, "vfl_sgd": TABLES, "mtcd": CONVEX, "leasgd": ROWS}
-SLOW = {
-    **{
-        "rfl_admm_v": TABLES,
-        "rfl_admm": TABLES,
-        "gd_join": TABLES,
-        "svfl": CONVEX,
-        "stcd": CONVEX,
-        "dcpa": CONVEX,
-        "d_psgd": ROWS,
-    },
-    **{"easgd": ROWS, "allreduce_sgd": ROWS, "glasu_exact": GRAPH, "simulated_centralized": GRAPH},
+PRICED = {
+    **dict.fromkeys(("glasu", "glasu_exact", "simulated_centralized"), GRAPH),
+    **dict.fromkeys(("rfl_admm_v", "rfl_admm", "gd_join", "vfl_sgd"), TABLES),
+    **dict.fromkeys(("mtcd", "svfl", "stcd", "dcpa"), CONVEX),
+    **dict.fromkeys(("leasgd", "d_psgd", "easgd", "allreduce_sgd"), ROWS),
     **{"vfl": SPLIT, "vfl_ps": [*SPLIT, "algorithm.workers=2"]},
 }
-CASES = [*FAST.items(), *(pytest.param(*item, marks=pytest.mark.slow) for item in SLOW.items())]
 
 
-@pytest.mark.parametrize(("algorithm", "data"), CASES)
+@pytest.mark.parametrize(("algorithm", "data"), represented(PRICED.items()))
 def test_prices_are_what_the_engine_takes(
     algorithm: str, data: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Reading run folders: what is right is read, what is not is named."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -67,6 +68,23 @@ def test_malformed_files_are_named(make_run):
         _ = run.manifest
     (run.folder / "summary.json").write_text("[1]")
     with pytest.raises(VflbenchError, match=r"summary.json is malformed"):
+        _ = run.summary
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("attack", {"success": "much", "floor": 0.1}, "attack.success: 'much' has the wrong type"),
+        ("attack", {"success": 0.9, "floor": 0.1, "interval": 3}, "attack.interval: 3 has the wrong type"),
+        ("privacy", {"epsilon": -1.0}, "privacy.epsilon: -1.0 is below 0"),
+    ],
+)
+def test_a_malformed_attack_or_budget_is_named(make_run, key, value, said):
+    run = make_run("a")
+    path = run.folder / "summary.json"
+    summary = json.loads(path.read_text())
+    path.write_text(json.dumps(summary | {key: summary.get(key, {}) | value}))
+    with pytest.raises(VflbenchError, match=re.escape(said)):
         _ = run.summary
 
 

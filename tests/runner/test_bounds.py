@@ -9,7 +9,7 @@ import pytest
 import vflbench
 from vflbench.data.relational import star_schema
 from vflbench.data.tabular import breast_cancer, digits, ridge
-from vflbench.data.tasks import AlignedTask
+from vflbench.data.tasks import AlignedTask, OwnRows
 from vflbench.models import metrics, trees
 from vflbench.runner import bounds
 from vflbench.runner.bounds import levels  # as it is: conftest.py puts another one there
@@ -222,3 +222,22 @@ def test_a_run_is_kept_where_its_floor_fails(cache, tmp_path, monkeypatch, caplo
     monkeypatch.setattr(bounds, "ship_it", lambda task: 1 / 0)
     summary = vflbench.run([*SMALL, f"hydra.run.dir={tmp_path / 'a'}"]).summary
     assert summary["status"] == "completed" and "ship_it" not in summary and "ZeroDivisionError" in caplog.text
+
+
+# --- rows that only the label owner has -------------------------------------------------------------------------------
+
+
+def test_alone_learns_from_rows_that_only_the_label_owner_has(cache):
+    task = aligned()
+    rng = np.random.default_rng(5)
+    features = rng.normal(size=(400, 2)).astype(np.float32)
+    own = OwnRows(features, features[:, 0] + 0.1 * rng.normal(size=400), np.arange(400))
+    more = dataclasses.replace(task, own=own)
+    found = levels(more, 0, "auto")
+    x, labels = np.concatenate([task.features[0], features]), np.concatenate([task.labels, own.labels])
+    held, test = task.held_out_features["val"][0], task.held_out_features["test"][0]
+    by_hand = trees.fit(x, labels, held, task.truth("val"), classes=0, metric="rmse", seed=0)
+    assert found["alone"]["value"] == metrics.METRICS["rmse"](by_hand.scores(test), task.truth("test"))
+    assert found["alone"]["value"] < levels(task, 0, "auto")["alone"]["value"]
+    # without the owner's columns the rows tell nothing
+    assert found["brings"]["party 0"]["without"] == levels(task, 0, "auto")["brings"]["party 0"]["without"]

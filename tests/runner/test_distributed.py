@@ -82,8 +82,8 @@ def each_needs_its_own(words: list[str], owned: dict[str, Path], owner_of: Any) 
 @pytest.mark.parametrize(
     ("algorithm", "alignment"),
     [
-        ("vfl", "psi"),
-        ("send_once", "given"),
+        pytest.param("vfl", "psi", marks=pytest.mark.slow),
+        pytest.param("send_once", "given", marks=pytest.mark.slow),
         pytest.param("vfl", "given", marks=pytest.mark.slow),
         pytest.param("pubsub_vfl", "psi", marks=pytest.mark.slow),
         pytest.param("pubsub_vfl", "given", marks=pytest.mark.slow),
@@ -141,7 +141,8 @@ def test_a_client_of_a_graph_opens_the_shared_features_and_its_own_edges(tmp_pat
         assert same(own.data, spec.data) and same(own.program, spec.program), name
 
 
-@pytest.mark.parametrize("algorithm", [pytest.param("rfl_admm", marks=pytest.mark.slow), "rfl_sgd"])
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["rfl_admm", "rfl_sgd"])
 def test_a_client_of_a_join_opens_its_own_table(algorithm: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     users = pd.DataFrame({"user": np.arange(30), "age": rng.normal(size=30), "height": rng.normal(size=30)})

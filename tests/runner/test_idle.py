@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.contracts.test_algorithms import CASES, run
+from tests.contracts.test_algorithms import CASES, represented, run
 from vflbench import registry
 from vflbench.cli import words
 from vflbench.federation.accounting import Payload
@@ -27,7 +27,7 @@ SHORT = ["rounds=2", "eval_every=1", "checkpoint_every=null"]
 DEPENDS = [(name, layout) for name, layout in CASES if registry.algorithms()[name].time_dependent]
 
 
-@pytest.mark.parametrize(("algorithm", "layout"), DEPENDS)
+@pytest.mark.parametrize(("algorithm", "layout"), represented(DEPENDS))
 def test_what_depends_on_time_has_idle_time(algorithm: str, layout: str, tmp_path: Path) -> None:
     done = run(tmp_path / "run", algorithm, layout, *SHORT)
     summary, curve = done.summary, done.curve

@@ -22,6 +22,7 @@ def kill(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.minutes
 def test_eight_commands_are_killed_and_go_on_to_what_they_would_have_been(
     kill: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

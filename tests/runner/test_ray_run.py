@@ -424,6 +424,7 @@ def test_a_surveyor_that_is_killed_fails_the_run_by_name(
         assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "failed"
 
 
+@pytest.mark.slow
 def test_who_does_not_answer_the_driver_is_named_in_time(ray_cluster: Any) -> None:
     from vflbench.federation.ray.process import PartyProcess
     from vflbench.runner.distributed import answer

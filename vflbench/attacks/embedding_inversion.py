@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from vflbench.attacks import score
 from vflbench.attacks.transcript import ANSWER, Batches, Message, Watch, by_round, last_published, some
 from vflbench.data.tasks import AlignedTask
 from vflbench.seeding import batches, derive
@@ -84,6 +85,7 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
     samples, size, chosen = task.public.samples, config.algorithm.batch_size, shadow_rows(task, config)
     seen = best_epoch(view, lambda epoch: batches(config.seed, epoch, samples, size), samples)
     clients: dict[str, dict[str, Any]] = {}
+    of_rows: list[tuple[int, int, int]] = []  # of each attacked row: entries that were hit, by the constant, all
     for number, name in enumerate(hubs):
         if name not in seen:
             continue
@@ -99,13 +101,16 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
         learnt = hits(inverse(answers[held]), shadow[held], columns, tolerance).mean(axis=0)
         better = learnt > hits(constant[None], shadow[held], columns, tolerance).mean(axis=0)
         guesses, truth = inverse(embeddings[rows]), features[rows].astype(np.float64)
+        hit = hits(np.where(better, guesses, constant), truth, columns, tolerance)
+        lucky = hits(constant[None], truth, columns, tolerance)
+        of_rows += [(one.sum(), other.sum(), len(one)) for one, other in zip(hit, lucky, strict=True)]
         clients[name] = {
             "epoch": epoch,
             "rows": len(rows),
             "features": shadow.shape[1],
             "learnt": int(better.sum()),
-            "success_rate": float(hits(np.where(better, guesses, constant), truth, columns, tolerance).mean()),
-            "floor": float(hits(constant[None], truth, columns, tolerance).mean()),
+            "success_rate": float(hit.mean()),
+            "floor": float(lucky.mean()),
             "r2": r_squared(guesses, truth, columns),
         }
     weights = [client["rows"] * client["features"] for client in clients.values()]
@@ -113,7 +118,14 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
         key: float(np.average([client[key] for client in clients.values()], weights=weights)) if clients else None
         for key in ("success_rate", "floor", "r2")
     }
-    return {"name": "embedding_inversion", "tolerance": config.attack.tolerance, **total, "clients": clients}
+    hit_rows, lucky_rows, width = np.array(of_rows, float).reshape(-1, 3).T
+
+    def share(own: np.ndarray) -> score.Statistic:
+        return lambda weights: float(weights @ own / (weights @ width))
+
+    common = score.result(share(hit_rows), share(lucky_rows), len(width), config.seed, ("shadow",))
+    found = {"name": "embedding_inversion", "tolerance": config.attack.tolerance, **common, **total}
+    return found | {"clients": clients}
 
 
 def best_epoch(

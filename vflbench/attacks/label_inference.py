@@ -9,12 +9,13 @@ received, and the rows of each batch. It knows the share of each class among the
 It has no label.
 
 For a row with softmax output p, d loss / d z = J^T (p - e_y). With two classes this is (p_1 - y) times the gradient of
-the score, so the label decides to which side of a hyperplane it points. A row's gradients of all epochs are put side by
-side in one vector, each scaled to length 1 (0 where there was none). So no epoch's direction has to be matched with
-another's.
+the score. So the label decides to which side of a hyperplane it points. All gradients are scaled to length 1.
 
-- Two classes: the side is the sign of the projection on the leading singular direction.
-- More: k-means of these vectors into as many clusters as there are classes.
+- Two classes: in each batch, the projections on the leading right singular vector. Vectors of an epoch are turned to
+  agree with their sum so far, and epochs with each other by the rows that both have. Projections are then added up, and
+  the side is the sign. The first epoch alone (attack.epochs=1) mostly is enough.
+- More: a row's gradients of all epochs are put side by side, 0 where there was none. k-means finds as many clusters
+  as there are classes.
 
 Clusters are matched with classes by size: the largest is the most frequent class, and so on. Sizes cannot tell classes
 apart that are about equally frequent, so names may be swapped: a success rate below a half, or an AUROC near 0, is then
@@ -27,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from vflbench.attacks import score
 from vflbench.attacks.transcript import Batches, Message, Watch, by_round, last_published, some
 from vflbench.data.tasks import AlignedTask
 from vflbench.seeding import batches, derive
@@ -42,6 +44,7 @@ class Config:
 
     name: str = "label_inference"
     rows: Count = 1000  # attacked training rows, drawn at random
+    epochs: Count | None = None  # epochs whose gradients are read, from the first; null: all
 
 
 def watch(task: AlignedTask, config: RunConfig, hubs: list[str]) -> Watch:
@@ -64,26 +67,57 @@ def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: 
     ----------
     hubs : in the order of the task's parties, the active one first.
     """
-    samples, size = task.public.samples, config.algorithm.batch_size
+    samples, size, classes, most = task.public.samples, config.algorithm.batch_size, task.classes, config.attack.epochs
     rows = some(samples, config.attack.rows, config.seed, "attack")
-    gradients = directions(view, lambda epoch: batches(config.seed, epoch, samples, size), rows)
-    seen = np.abs(gradients).max(axis=1, initial=0) > 0
-    facts: dict[str, Any] = {
-        "name": "label_inference",
-        "adversary": hubs[1],
-        "rows": int(seen.sum()),
-        "classes": task.classes,
-    }
-    if not seen.any():
-        return facts | {"success_rate": None, "auroc": None, "floor": None}
-    balance = np.bincount(task.labels, minlength=task.classes) / samples
-    guesses, scores = guess(gradients[seen], balance, derive(config.seed, "attack"))
+    read = (message for message in view if most is None or message.round <= most)
+    balance = np.bincount(task.labels, minlength=classes) / samples
+    find = sides if classes == 2 else directions
+    values = find(read, lambda epoch: batches(config.seed, epoch, samples, size), rows)
+    seen = np.abs(values).max(axis=1, initial=0) > 0
+    facts = {"name": "label_inference", "adversary": hubs[1], "classes": classes}
+    near = clusters(values[seen], classes, derive(config.seed, "attack")) if classes > 2 else values[seen]
+    guesses, scores = named(near, balance)
     truth = task.labels[rows[seen]]
-    return facts | {
-        "success_rate": float(np.mean(guesses == truth)),
-        "auroc": auroc(scores, truth),
-        "floor": float(np.mean(truth == balance.argmax())),
-    }
+    right, likely = (score.mean((guess == truth).astype(float)) for guess in (guesses, balance.argmax()))
+    common = score.result(right, likely, len(truth), config.seed, ("balance",))
+    return {**facts, "success_rate": common["success"], "auroc": auroc(scores, truth), **common}
+
+
+def sides(view: Iterable[Message], rows_of: Batches, rows: np.ndarray) -> np.ndarray:
+    """How far the gradients of some training rows point to either side, for two classes.
+
+    Parameters
+    ----------
+    rows : ascending.
+
+    Returns
+    -------
+    Array (len(rows), 2), the second column less the first; 0 for a row without a gradient.
+    """
+    total = np.zeros(len(rows))
+    for epoch, messages in by_round(view):
+        ids, own = rows_of(epoch), np.zeros(len(rows))
+        for received in last_published(messages, TAG).values():  # one: the active party
+            so_far: np.ndarray | float = 0.0
+            for batch in sorted(received):
+                unit = directed(received[batch])
+                axis = np.linalg.eigh(unit.T @ unit)[1][:, -1]
+                axis = axis if np.sum(axis * so_far) >= 0 else -axis
+                so_far = so_far + axis
+                _, place, hit = np.intersect1d(rows, ids[batch], assume_unique=True, return_indices=True)
+                own[place] = (unit @ axis)[hit]
+        total += own if total @ own >= 0 else -own
+    return np.stack([-total, total], axis=1)
+
+
+def directed(gradient: np.ndarray) -> np.ndarray:
+    """Gradients (n, d), each of length 1, or 0 where it was 0 or not finite: a run may diverge."""
+    known = np.nan_to_num(gradient.astype(np.float64), nan=0, posinf=0, neginf=0)
+    # Scaled by the largest entry first: squares of tiny gradients would vanish.
+    largest = np.abs(known).max(axis=1, keepdims=True, initial=0)
+    known = np.divide(known, largest, out=np.zeros_like(known), where=largest > 0)
+    unit: np.ndarray = known / np.linalg.norm(known, axis=1, keepdims=True).clip(min=1)
+    return unit
 
 
 def directions(view: Iterable[Message], rows_of: Batches, rows: np.ndarray) -> np.ndarray:
@@ -101,44 +135,38 @@ def directions(view: Iterable[Message], rows_of: Batches, rows: np.ndarray) -> n
     for epoch, messages in by_round(view):
         ids = rows_of(epoch)
         for received in last_published(messages, TAG).values():  # one: the active party
-            directed = np.zeros((len(rows), next(iter(received.values())).shape[1]))
+            own = np.zeros((len(rows), next(iter(received.values())).shape[1]))
             for batch, gradient in received.items():
                 _, place, hit = np.intersect1d(rows, ids[batch], assume_unique=True, return_indices=True)
-                chosen = np.nan_to_num(gradient[hit].astype(np.float64), nan=0, posinf=0, neginf=0)  # a run may diverge
-                # Scaled by the largest entry first: squares of tiny gradients would vanish.
-                largest = np.abs(chosen).max(axis=1, keepdims=True, initial=0)
-                chosen = np.divide(chosen, largest, out=np.zeros_like(chosen), where=largest > 0)
-                directed[place] = chosen / np.linalg.norm(chosen, axis=1, keepdims=True).clip(min=1)
-            epochs.append(directed)
+                own[place] = directed(gradient[hit])
+            epochs.append(own)
     return np.concatenate(epochs, axis=1) if epochs else np.zeros((len(rows), 0))
 
 
-def guess(gradients: np.ndarray, balance: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Guess classes from `gradients` (n, d), by clusters that are matched with classes by size.
+def clusters(gradients: np.ndarray, classes: int, seed: int) -> np.ndarray:
+    """How near each of `gradients` (n, d) is to the centre of each cluster, (n, classes)."""
+    from sklearn.cluster import KMeans
+
+    near = np.full((len(gradients), classes), -np.inf)
+    if count := min(classes, len(gradients)):
+        centres = KMeans(count, n_init=10, random_state=seed % 2**32).fit(gradients).cluster_centers_
+        near[:, :count] = -np.linalg.norm(gradients[:, None] - centres, axis=2)
+    return near
+
+
+def named(near: np.ndarray, balance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Guess classes by matching clusters with classes by size.
 
     Parameters
     ----------
+    near : (n, classes), higher where a row is nearer to a cluster.
     balance : the public share of each class.
 
     Returns
     -------
     Classes (n,), and scores (n, classes), where higher is likelier.
     """
-    classes = len(balance)
-    if classes == 2:
-        from sklearn.utils.extmath import randomized_svd
-
-        _, _, axes = randomized_svd(gradients, 1, random_state=seed % 2**32)
-        side = gradients @ axes[0]
-        near = np.stack([-side, side], axis=1)
-    else:
-        from sklearn.cluster import KMeans
-
-        count = min(classes, len(gradients))
-        centres = KMeans(count, n_init=10, random_state=seed % 2**32).fit(gradients).cluster_centers_
-        near = np.full((len(gradients), classes), -np.inf)
-        near[:, :count] = -np.linalg.norm(gradients[:, None] - centres, axis=2)
-    sizes = np.bincount(near.argmax(axis=1), minlength=classes)
+    sizes = np.bincount(near.argmax(axis=1), minlength=len(balance))
     scores = np.empty_like(near)
     # On ties the lower number comes first, so that the rule decides without labels.
     scores[:, np.argsort(-balance, kind="stable")] = near[:, np.argsort(-sizes, kind="stable")]

@@ -15,12 +15,13 @@ every prediction:
   a model, and the attack takes them as published. No other protocol shows them to the server.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
+from vflbench.attacks.score import constant, mean, result
 from vflbench.attacks.transcript import RELEASED, Message, Watch
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.federation.party import SERVER
@@ -168,11 +169,20 @@ def _solve(client: _Target) -> tuple[np.ndarray, np.ndarray]:
 
 
 def score(
-    recovered: Mapping[str, tuple[np.ndarray, np.ndarray]], truth: Mapping[str, np.ndarray], tolerance: float
+    recovered: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    truth: Mapping[str, np.ndarray],
+    tolerance: float,
+    seed: int = 0,
+    knows: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Score the estimates, over all clients and for each: median relative error, share of rows within `tolerance`.
 
-    Rows whose features are all 0 have no relative error and are left out.
+    Rows whose features are all 0 have no relative error and are left out. The floor is 0: features are standardised,
+    and without the transcript the best guess is 0, whose relative error is 1.
+
+    Parameters
+    ----------
+    seed, knows : as of `result`.
     """
     errors: dict[str, np.ndarray] = {}
     for name, (rows, estimates) in recovered.items():
@@ -181,7 +191,8 @@ def score(
         errors[name] = (np.linalg.norm(estimates - true, axis=1) / np.where(size > 0, size, 1))[size > 0]
     everything = np.concatenate([*errors.values(), np.zeros(0)])
     clients = {name: _summary(own, tolerance) for name, own in errors.items()}
-    return _summary(everything, tolerance) | {"clients": clients}
+    common = result(mean((everything <= tolerance).astype(float)), constant(0.0), len(everything), seed, knows)
+    return {**common, **_summary(everything, tolerance), "clients": clients}
 
 
 def _summary(errors: np.ndarray, tolerance: float) -> dict[str, Any]:
@@ -202,9 +213,11 @@ def attack(
     held = {name: task.block(number) for number, name in enumerate(clients)}
     bias = {name: biases[block] for name, (block, _) in held.items()}
     truth = {name: features for name, (_, features) in held.items()}
+    keys = config.attack
+    knows = ("parameters_released",) if keys.parameters == "released" else ()
     return {
         "name": "prediction_recovery",
-        "parameters": config.attack.parameters,
-        "tolerance": config.attack.tolerance,
-        **score(recover(view, config, bias), truth, config.attack.tolerance),
+        "parameters": keys.parameters,
+        "tolerance": keys.tolerance,
+        **score(recover(view, config, bias), truth, keys.tolerance, config.seed, knows),
     }

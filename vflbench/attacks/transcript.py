@@ -37,6 +37,7 @@ class Watch:
     released: bool = False  # with every prediction also the parameters behind it, which are public by assumption
     # per party the rows that its model embeds after every round
     questions: Mapping[str, np.ndarray] = field(default_factory=dict)
+    also: tuple[str, ...] = ()  # parties of which the same messages are kept, where each attacks with its own
 
 
 def some(rows: int, most: int, seed: int, name: str) -> np.ndarray:

@@ -29,6 +29,8 @@ class _Compiler(ModuleType):
     disable = staticmethod(lambda function, *_, **__: function)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # `inspect` asks every module for its file; the accountant's import asks `inspect`
+            raise AttributeError(name)
         _forget()
         return getattr(importlib.import_module(self.__name__), name)
 

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,6 +92,13 @@ def _progress(total: int) -> Iterator[Callable[[int, int, Any], None]]:
         yield report
 
 
+def _write_tables(job: jobs.Job, needed: Iterable[tuple[definition.Definition, list[jobs.Job]]], folder: Path) -> None:
+    """Write the table of each figure with this run, where it was trained now: a sweep may never end."""
+    for figure, own_jobs in needed:
+        if job.fresh and job.run and any(job is one for one in own_jobs):
+            figures.write_table(figure, own_jobs, folder / figure.name)
+
+
 def command(args: list[str]) -> int:
     """`vflbench figures NAME ... [scale=...] [jobs=N] [out=DIR] [key=value ...]`: the papers' figures.
 
@@ -136,7 +143,12 @@ def command(args: list[str]) -> int:
     needed = [[shared.setdefault(job.identity, job) for job in own_jobs] for own_jobs in needed]
     with _progress(len(shared)) as report, interrupts.passed_on(folder / "runs"):
         wanted = list(shared.values())
-        jobs.carry_out(wanted, folder / "runs", [RUNS], _train_job, _reprice_job, int(own["jobs"]), report)
+
+        def ended(done: int, of: int, job: jobs.Job) -> None:
+            report(done, of, job)
+            _write_tables(job, zip(chosen, needed, strict=True), folder)
+
+        jobs.carry_out(wanted, folder / "runs", [RUNS], _train_job, _reprice_job, int(own["jobs"]), ended)
     failed = 0
     for figure, own_jobs in zip(chosen, needed, strict=True):
         made = figures.make(figure, own_jobs, own["scale"], folder / figure.name, args)

@@ -20,6 +20,7 @@ Other commands
   vflbench figures glasu/table3 scale=small  a paper's figure: runs, picture, numbers beside the paper's; or all
   vflbench list                              algorithms, with the data sets, privacy, models and attacks that fit them
   vflbench list dataset=bank                 what runs on these data, with its defaults
+  vflbench privacy algorithm=glasu           who learns what, without data; of all methods where none is named
   vflbench reprice RUN network=us_us,lan     finished runs on other networks, in seconds, without training
   vflbench data status                       which data sets are there, real or as synthetic twins
   vflbench data get NAME [NAME ...]          download data sets

@@ -29,6 +29,8 @@ def command(args: list[str]) -> int:
             else " ".join(("none", *codecs)) + " (feedback)" * bool(info.remembered)
         )
         fits["discloses"] = shown_to(registry.discloses(name))
+        if info.own_rows:
+            fits["own rows"] = "of the label owner are training rows (dataset.own_rows=train)"
         say(f"{name:23} {info.summary}")
         for what, names in fits.items():
             fact = f"{what} {names or '-'}"
@@ -93,6 +95,8 @@ def runnable(words: list[str], config_dir: str | None = None) -> dict[str, RunCo
             try:
                 run = config.plan(hydra, [f"algorithm={name}", *words]).config
             except ConfigError as error:
+                if any(problem.allowed.startswith("several values") for problem in error.problems):
+                    raise VflbenchError("vflbench list takes one value of each key: start it once for each") from None
                 refused.append(error)
                 if any(problem.key == "dataset" and "unknown" in problem.allowed for problem in error.problems):
                     raise

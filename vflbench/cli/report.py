@@ -8,6 +8,7 @@ import yaml
 
 from vflbench import registry
 from vflbench.cli.words import complain, say, shown
+from vflbench.plots import demands
 from vflbench.plots import report as page
 from vflbench.plots.report import Report
 from vflbench.results import inventory
@@ -39,6 +40,10 @@ def command(args: list[str]) -> int:
         "--without", type=_phases, default=frozenset(), metavar="PHASES",
         help=f"phases that are not charged beside training, of {','.join(LIFE)}",
     )  # fmt: skip
+    parser.add_argument(
+        "--noise", type=_epsilon, default=demands.NOISE, metavar="EPSILON",
+        help=f"the epsilon up to which noise hides what is sent (default: {demands.NOISE:g})",
+    )  # fmt: skip
     parser.add_argument("--overwrite", action="store_true", help="replace these files if they exist")
     flags = parser.parse_args(args)
     files = [Path(name) for name in (flags.out, flags.csv, flags.markdown) if name]
@@ -61,26 +66,43 @@ def command(args: list[str]) -> int:
         say(f"{len(folders)} runs on {flags.rerun}, below {shown(rerun.FOLDER)}")
         found = read_runs(list(map(str, folders)), charged)
         found.notes += failed
+    found.noise = flags.noise
     atomic_write(Path(flags.out), page.to_html(found, _networks()), replace=True)
     if flags.csv:
         atomic_write(Path(flags.csv), page.to_csv(found), replace=True)
     if flags.markdown:
         atomic_write(Path(flags.markdown), page.to_markdown(found), replace=True)
+    _tell(found)
+    say(f"report: {shown(Path(flags.out))}")
+    return 1 if failed else 0
+
+
+def _tell(found: Report) -> None:
+    """Say what is best under each demand, what validation chose, and that data are made up."""
     for panel in found.panels:
+        for line in demands.lines(page.answers(found, panel)):
+            say(f"{panel.title}: {line}")
         for choice in panel.choices:
             text = page.choice_cells(choice)
             again = f"; again: {text['command']}" if text["command"] else ""
             say(f"{panel.title}: {text['group']}: selected {text['setting']}, {text['why']}{again}")
     for label in dict.fromkeys(panel.alarm for panel in found.panels if panel.alarm):
         say(label)
-    say(f"report: {shown(Path(flags.out))}")
-    return 1 if failed else 0
 
 
 def _count(word: str) -> int:
     if not word.isdecimal():
         raise ArgumentTypeError(f"{word!r} is no whole number from 0")
     return int(word)
+
+
+def _epsilon(word: str) -> float:
+    try:
+        if (value := float(word)) >= 0:
+            return value
+    except ValueError:
+        pass
+    raise ArgumentTypeError(f"{word!r} is no number from 0")
 
 
 def _phases(word: str) -> frozenset[str]:

@@ -34,16 +34,15 @@ def command(args: list[str]) -> int:
         return _show(flags, parser)
     overrides = flags.overrides + (["hydra.mode=RUN"] if flags.run else [])
     pictured = not ({"plot=none", "dry_run=true"} & {*overrides} or flags.multirun or "torch" in sys.modules)
-    with (
-        pictures.beside() if pictured else contextlib.nullcontext() as draw,
-        config.session(overrides, flags.config_dir) as hydra,
-    ):
+    with contextlib.ExitStack() as drawing, config.session(overrides, flags.config_dir) as hydra:
+        draw = drawing.enter_context(pictures.beside()) if pictured else None
         overrides = config.for_all_links(hydra, overrides)
         plan = config.plan(hydra, overrides, flags.multirun)
         typed = shlex.join(["vflbench", *args])
         if plan.jobs is not None:
             from vflbench.cli import sweep
 
+            drawing.close()  # a sweep, here of a preset, draws no job
             return sweep.start(hydra, plan, plan.jobs, overrides, typed)
         if plan.cfg.dry_run:
             assert plan.config is not None

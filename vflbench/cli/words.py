@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vflbench import registry
-from vflbench.results.texts import human_bytes, printable
+from vflbench.results.texts import attack_in_words, epsilon_in_words, human_bytes, label_epsilon, printable
 from vflbench.types import ConfigError, VflbenchError
 
 RUNS = Path("outputs")
@@ -55,7 +55,8 @@ def result_line(summary: dict[str, Any]) -> str:
     source = {"real": "real data", "partial": "PARTLY MADE-UP DATA", "synthetic": "SYNTHETIC DATA"}[
         summary["data_source"]
     ]
-    epsilon = (summary.get("privacy") or {}).get("epsilon")
+    privacy, attacked = summary["privacy"], attack_in_words(summary.get("attack"))
+    epsilon = epsilon_in_words(privacy["epsilon"], privacy["covers"], attacked, label_epsilon([privacy]))
     parts = [
         *([] if status == "completed" else [f"{status}{': ' + summary['reason'] if summary.get('reason') else ''}"]),
         score,
@@ -63,7 +64,7 @@ def result_line(summary: dict[str, Any]) -> str:
         f"{summary['virtual_seconds']:.4g} s running time"
         if summary["communication_seconds"] is None
         else f"{summary['communication_seconds']:.4g} s communication",
-        *([] if epsilon is None else [f"epsilon {epsilon:.4g}"]),
+        *([] if epsilon is None else [f"epsilon {epsilon}"]),
         source,
     ]
     return " · ".join(parts)

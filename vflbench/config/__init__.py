@@ -46,9 +46,28 @@ from vflbench.registry import config_dir
 from vflbench.types import ADAPTABLE, ConfigError, Problem, RunConfig, VflbenchError, closest, hook, refuse
 
 __all__ = [
-    "Plan", "check", "check_hydra_keys", "checked", "compose", "config_dir", "configurations", "convert", "folder_of",
-    "for_all_links", "from_environment", "plain", "plan", "profiles", "quoted", "refusing", "session", "to_config",
-    "untyped", "without_secrets",
+    "Plan",
+    "check",
+    "check_hydra_keys",
+    "checked",
+    "compose",
+    "config_dir",
+    "configurations",
+    "convert",
+    "convert_run",
+    "folder_of",
+    "for_all_links",
+    "from_environment",
+    "kinds_of",
+    "plain",
+    "plan",
+    "profiles",
+    "quoted",
+    "refusing",
+    "session",
+    "to_config",
+    "untyped",
+    "without_secrets",
 ]  # fmt: skip
 # Launcher of a sweep -> the extra of vflbench that installs it.
 LAUNCHERS = {"joblib": "parallel", "submitit_local": "slurm", "submitit_slurm": "slurm"}
@@ -86,13 +105,13 @@ class _Lacking:
     """The keys that some methods of a sweep have and others do not: these run without them."""
 
     def __init__(
-        self, hydra: Session, typed: list[Override], of_run: list[Override], every: list[DictConfig], allowed: bool
+        self, hydra: Session, typed: list[Override], of_run: list[Override], every: list[dict[str, Any]], allowed: bool
     ) -> None:
         self.hydra, self.allowed = hydra, allowed
         groups = hydra.groups()
         self.swept = [o.key_or_group for o in typed if o.key_or_group in groups and o.is_sweep_override()]
         keys = {o.key_or_group for o in of_run}
-        self.somewhere = {key for key in keys if any(lists(values, key) for values in map(plain, every))}
+        self.somewhere = {key for key in keys if any(lists(values, key) for values in every)}
         self.words: list[str] = []
         self._keys: dict[tuple[str, ...], set[str]] = {}  # options of the swept groups -> keys that they lack
 
@@ -165,10 +184,10 @@ def plan(
     ]
     of_run = [o for o in typed if not o.is_hydra_override() and o.key_or_group not in groups]
     every = list(words.combinations(hydra, known)) if sweeping else [base]
-    lacking = _Lacking(hydra, typed, of_run, every, sweeping and loading)
+    plains = [plain(composed) for composed in every]
+    lacking = _Lacking(hydra, typed, of_run, plains, sweeping and loading)
     misnamed = not loading or bool(found.problems) or any(o.key_or_group not in lacking.somewhere for o in of_run)
-    for composed in every:
-        values = plain(composed)
+    for composed, values in zip(every, plains, strict=True):
         kinds = kinds_of(values, whole=not misnamed)
         for override in of_run:
             problems = value_problems(override, values, kinds, groups)

@@ -64,6 +64,9 @@ def _choice_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
                     f"; say model={allowed_names[0]}, or `- override /model@_global_.model: {allowed_names[0]}` in "
                     "its defaults"
                 )
+            why = dict(info.refuses) if group == "privacy" else {}
+            if reason := why.get(name or "", why.get("any")):
+                has += f" ({reason})"
             problems.append(Problem(group, shown(name), has))
     return problems
 

@@ -69,11 +69,11 @@ def _copy_array(array: np.ndarray) -> Copied:
 def _copy_tensor(tensor: torch.Tensor) -> Copied:
     if tensor.layout is not torch.strided:
         raise FederationError(f"a payload must be dense, not {tensor.layout}: send indices and values as they are")
-    name = wire.NAMES.get(tensor.dtype)
+    name = TENSORS.get(tensor.dtype)
     if name is None:
         raise FederationError(f"a payload cannot be a tensor of {tensor.dtype}")
     shape = tuple(tensor.shape)
-    form = _shaped(f"tensor {name}", shape, tensor.element_size())
+    form = name if len(shape) == 1 else _shaped(name, shape, tensor.element_size())
     tensor = tensor.detach() if tensor.requires_grad else tensor
     # the stride of a dimension of size 1 means nothing, and a copy would keep it
     if 1 in shape and tensor.is_contiguous():
@@ -129,6 +129,7 @@ def _copy_dict(parts: dict[Any, Any]) -> Copied:
 
 
 CONTAINERS = (tuple, list, dict)
+TENSORS = {dtype: f"tensor {name}" for dtype, name in wire.NAMES.items()}
 # forms of arrays of one dimension, by the id of the dtype: numpy has one object for each
 LINES = {id(dtype): f"array {dtype.str}" for dtype in wire.NUMPY_DTYPES.values()}
 COPIES: dict[type, Callable[[Any], Copied]] = {

@@ -51,16 +51,28 @@ class Loss:
 
         With `rows` (B,) it is that of these rows, (B,), times N / B, so that its mean over batches is the whole's.
         """
+        slopes = self.slopes(u, rows)
+        return slopes if rows is None else slopes * (len(self.y) / len(rows))
+
+    def slopes(self, u: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        """Each sample's part of the gradient at u, (N,), or with `rows` (B,) of these alone."""
         y = self.y if rows is None else self.y[rows]
-        gradient: np.ndarray
+        slopes: np.ndarray
         if self.ridge:
-            gradient = u - y
+            slopes = u - y
         else:
             from scipy.special import expit
 
-            gradient = expit(-y * u)
-            gradient *= -y / len(self.y)
-        return gradient if rows is None else gradient * (len(self.y) / len(rows))
+            slopes = expit(-y * u)
+            slopes *= -y / len(self.y)
+        return slopes
+
+    def step(self, theta: np.ndarray, gradient: np.ndarray, lr: float) -> np.ndarray:
+        """The change of theta by a (proximal) step, given the loss's `gradient`, which is overwritten."""
+        if self.decay:
+            gradient += self.decay * theta
+        gradient *= -lr
+        return soft_threshold(theta + gradient, lr * self.l1) - theta if self.l1 else gradient
 
     def penalty(self, theta: np.ndarray) -> float:
         """The penalty, (alpha / 2) ||theta||^2 or beta ||theta||_1."""
@@ -158,10 +170,15 @@ class Glm(torch.nn.Module):
         """L_k, the largest eigenvalue of the objective's second derivative in theta_k."""
         return self.loss.curvature * largest_eigenvalue(self.x) + self.loss.decay
 
-    def represent(self, rows: np.ndarray | None = None) -> np.ndarray:
-        """The representation h_k = X_k theta_k of all samples, (N,), or of `rows`, (B,)."""
-        h: np.ndarray = (self.x if rows is None else self.x[rows]) @ self._theta
+    def represent(self, rows: np.ndarray | None = None, theta: np.ndarray | None = None) -> np.ndarray:
+        """The representation h_k = X_k theta_k of all samples, (N,), or of `rows`, (B,), also at another `theta`."""
+        h: np.ndarray = (self.x if rows is None else self.x[rows]) @ (self._theta if theta is None else theta)
         return h
+
+    def added(self, u: np.ndarray, change: np.ndarray) -> np.ndarray:
+        """The token u with `change` added to this block's part of it."""
+        changed: np.ndarray = u + change
+        return changed
 
     def score(self) -> dict[str, Any]:
         """The block's report to the observer: its part of u on the training samples, and its part of the penalty."""
@@ -187,19 +204,16 @@ class Glm(torch.nn.Module):
 
         Returns
         -------
-        The new theta_k and the new u, as copies.
+        The new theta_k, as a copy, and the new u; the old ones stay as they are.
         """
         loss = self.loss
         x = self.x if rows is None else self.x[rows]
-        transposed, theta, u = x.T, theta.copy(), u.copy()
+        transposed, theta = x.T, theta.copy()
         for place in range(1, steps + 1):
-            step = transposed @ loss.gradient(u, rows)
-            if loss.decay:
-                step += loss.decay * theta
-            step *= -lr
-            if loss.l1:
-                step = soft_threshold(theta + step, lr * loss.l1) - theta
+            step = loss.step(theta, transposed @ loss.gradient(u, rows), lr)
             theta += step
             if onward or place < steps:
-                u += x @ step
+                moved = x @ step
+                moved += u
+                u = moved
         return theta, u

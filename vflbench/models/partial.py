@@ -23,7 +23,7 @@ from vflbench.models.vertical import Held, Share, intercept
 from vflbench.types import Count
 
 if TYPE_CHECKING:
-    from vflbench.privacy.tables import NoisyGradients
+    from vflbench.privacy.gradients import NoisyGradients
 
 MODEL_NAMES = ("linear", "mlp")  # vertical.SHARES
 
@@ -75,7 +75,7 @@ class Partial(Held):
         if first is not None:
             back = (cotangent @ last.T).mul_(inside > 0)
             parts[:0] = [(x.T @ back).reshape(-1), back.sum(dim=0)]
-        return torch.cat(parts)
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
 
     def inside(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The prediction of rows x, and the input of the last layer: what `gradient` needs of the forward pass."""

@@ -11,7 +11,8 @@ the next (targets).
 - Sums and degrees within a convolution are those of the sampled neighbours, as with torch_geometric's NeighborLoader.
 
 `check` tries a convolution first: at the targets of a small block it must give what torch_geometric gives there on the
-whole graph, without random numbers.
+whole graph, without random numbers, and the same in training. So batch normalisation is refused: a batch's statistics
+are one party's, no message brings them to others, and they mix the rows that privacy keeps apart.
 """
 
 from __future__ import annotations
@@ -33,8 +34,11 @@ from vflbench.models.gnn import Adjacency, Backbone, Projection, dropout
 from vflbench.types import Count, Problem, Range, closest
 
 MODEL_NAMES = ("pyg",)
-MISSING = "needs torch_geometric: pip install 'vflbench[pyg]'"
-DEFAULTS: dict[str, dict[str, Any]] = {"APPNP": {"K": 1, "alpha": 0.1}}  # a layer is one step
+MISSING = "needs torch_geometric: pip install torch-geometric"
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "APPNP": {"K": 1, "alpha": 0.1},  # a layer is one step
+    "GENConv": {"norm": "layer"},  # its own is batch normalisation
+}
 OURS = {  # keys of convolutions that are not the user's
     "in_channels": "is model.hidden",
     "out_channels": "is model.hidden",
@@ -310,8 +314,10 @@ def _compare(whole: nn.Module, name: str, options: Mapping[str, Any], width: int
         return "gives another result on a block than on the whole graph: it needs more than a node's neighbours"
     layer.train()
     before = (torch.get_rng_state(), random.getstate(), repr(np.random.get_state()))
-    layer(x[sources], block)
+    trained = layer(x[sources], block)
     after = (torch.get_rng_state(), random.getstate(), repr(np.random.get_state()))
     if not torch.equal(before[0], after[0]) or before[1:] != after[1:]:
         return "draws random numbers that no seed of a run controls"
+    if not torch.allclose(trained, got, rtol=1e-9, atol=1e-9):
+        return "gives another result in training: it normalises by the rows of a batch, whose statistics no party sends"
     return ""

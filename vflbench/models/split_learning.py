@@ -154,13 +154,20 @@ class Active(nn.Module):
         """
         return self.outputs(self.theta, x, zs) * self.scale + self.shift
 
-    def gradients(self, x: Tensor, y: Tensor, zs: Sequence[Tensor]) -> tuple[float, Tensor, list[Tensor]]:
-        """The mean loss of a batch, d loss / d theta, and d loss / d z of each passive party."""
+    def gradients(
+        self, x: Tensor, y: Tensor, zs: Sequence[Tensor], loss_of: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
+    ) -> tuple[float, Tensor, list[Tensor]]:
+        """The mean loss of a batch, d loss / d theta, and d loss / d z of each passive party.
+
+        Parameters
+        ----------
+        loss_of : (scores, classes) -> the loss; a regression's is the squared error.
+        """
         theta = self.theta.detach().requires_grad_()
         zs = [z.detach().requires_grad_() for z in zs]
         out = self.outputs(theta, x, zs)
         if self.classes:
-            loss = F.cross_entropy(out, y)
+            loss = loss_of(out, y)
         else:
             targets = (y - self.shift) / self.scale
             loss = F.mse_loss(out[:, 0].to(targets.dtype), targets)  # one type: torch 2.8 has no gradient for two

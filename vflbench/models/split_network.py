@@ -10,6 +10,8 @@ else `split_mlp`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -132,12 +134,15 @@ class SplitClient(nn.Module):
             self._taken = rows, self.x[at], self.y[at]
         return self._taken[1:]
 
-    def represent(self, rows: np.ndarray | None = None) -> Tensor:
+    def represent(self, rows: np.ndarray | None = None, theta: Tensor | None = None) -> Tensor:
         """The representation h_k of all samples, (N, E), or of `rows`, (B, E).
 
-        It has its graph, for `visit`, where memory allows.
+        It has its graph, for `visit`, where memory allows; at another `theta` than the block's it has none.
         """
         x, _ = self._batch(rows)
+        if theta is not None:
+            with self._at(theta), torch.no_grad():
+                return self.local(x)  # type: ignore[no-any-return]
         if self.kept_rows is None:
             self.kept_rows = vertical.kept_rows(self.local, x, self.aggregation.parties)
         with torch.set_grad_enabled(len(x) <= self.kept_rows):
@@ -169,25 +174,38 @@ class SplitClient(nn.Module):
         x, y = self._batch(rows)
         fusion = self._fusion[0]
         vector_to_parameters(theta_0, fusion.parameters())
+        with self._at(theta) as own:
+            retains = h is not None and h.requires_grad  # another token may start from the same graph
+            h = self.local(x) if h is None or not h.requires_grad else h
+            others = self.aggregation.without(a, h.detach())
+            for place in range(1, steps + 1):
+                loss = criterion(fusion(self.aggregation.put(others, h, self.k)), y, self.classes)
+                gradient = torch.autograd.grad(loss, own, retain_graph=retains and place == 1)
+                theta = theta - lr * torch.cat([g.reshape(-1) for g in gradient])
+                vector_to_parameters(theta, own)
+                if place < steps:
+                    h = self.local(x)
+            if onward:
+                with torch.no_grad():
+                    a = self.aggregation.put(others, self.local(x), self.k)
+        return theta, (a, theta_0)
+
+    @contextmanager
+    def _at(self, theta: Tensor) -> Iterator[list[nn.Parameter]]:
+        """The network's parameters, which are `theta` inside the block, and afterwards what they were."""
         own = list(self.local.parameters())
         kept = [parameter.data for parameter in own]
         vector_to_parameters(theta, own)
-        retains = h is not None and h.requires_grad  # another token may start from the same graph
-        h = self.local(x) if h is None or not h.requires_grad else h
-        others = self.aggregation.without(a, h.detach())
-        for place in range(1, steps + 1):
-            loss = criterion(fusion(self.aggregation.put(others, h, self.k)), y, self.classes)
-            gradient = torch.autograd.grad(loss, own, retain_graph=retains and place == 1)
-            theta = theta - lr * torch.cat([g.reshape(-1) for g in gradient])
-            vector_to_parameters(theta, own)
-            if place < steps:
-                h = self.local(x)
-        if onward:
-            with torch.no_grad():
-                a = self.aggregation.put(others, self.local(x), self.k)
-        for parameter, data in zip(own, kept, strict=True):  # another token's copy starts from these
-            parameter.data = data
-        return theta, (a, theta_0)
+        try:
+            yield own
+        finally:
+            for parameter, data in zip(own, kept, strict=True):  # another token's copy starts from these
+                parameter.data = data
+
+    def added(self, token: Token, change: Tensor) -> Token:
+        """The token with `change` (B, E) added to this block's part of it."""
+        a, theta_0 = token
+        return self.aggregation.added(a, change, self.k), theta_0
 
     def held_out_representations(self) -> dict[str, Tensor]:
         """The representations h_k of the held-out samples, split -> (N_s, E), in evaluation mode."""

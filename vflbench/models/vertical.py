@@ -299,6 +299,13 @@ class Aggregation:
         width = h.shape[1]
         return torch.cat([others[:, : k * width], h, others[:, (k + 1) * width :]], dim=1)
 
+    def added(self, a: Tensor, change: Tensor, k: int) -> Tensor:
+        """A with `change` (n, E) added to party k's representation in it."""
+        if not self.concat:
+            return a + change
+        width = change.shape[1]
+        return self.put(a, a[:, k * width : (k + 1) * width] + change, k)
+
     def width(self, embedding: int) -> int:
         """The width of A, given that of a representation."""
         return embedding * (self.parties if self.concat else 1)
@@ -365,6 +372,8 @@ def top(config: Any, aggregation: Aggregation, outputs: int) -> Network:
     return Modular(functools.partial(fusion, config, aggregation, outputs))
 
 
-def criterion(scores: Tensor, y: Tensor, classes: int) -> Tensor:
-    """Mean cross-entropy, or for regression (classes 0) half the mean squared error."""
-    return F.cross_entropy(scores, y) if classes else F.mse_loss(scores[:, 0], y) / 2
+def criterion(scores: Tensor, y: Tensor, classes: int, reduction: str = "mean") -> Tensor:
+    """Mean cross-entropy, or for regression (classes 0) half the mean squared error; reduction=none: each row's."""
+    if classes:
+        return F.cross_entropy(scores, y, reduction=reduction)
+    return F.mse_loss(scores[:, 0], y, reduction=reduction) / 2

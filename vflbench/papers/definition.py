@@ -8,7 +8,8 @@ runs:                           the runs that it needs
 keys: [dataset.name, ...]       configuration keys in which settings differ, a row of the table for each setting; all
                                 other keys but the seed must be equal
 target: {accuracy: 0.8}         what the validation metric must reach, by metric (and data set); else the preset's
-                                target; or train_loss: what the training loss must reach
+                                target; or train_loss: what the training loss must reach; or alone+0.9: 90 % of the way
+                                from label owner alone to centralised
 against: {privacy.name: none}   `excess` compares a run with that of the same seed and setting, but for these keys
 pictures:                       one below the other
   - kind: values                a column of the table against a key; or `curves`: the test metric against a column of

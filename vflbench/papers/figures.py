@@ -36,6 +36,22 @@ def claim_folder(folder: Path, names: Collection[str] | None = None) -> None:
     inventory.claim(folder, "Choose another folder with out=DIR", names)
 
 
+def write_table(definition: Definition, jobs: Sequence[Job], folder: Path) -> list[claims.Row]:
+    """Write `table.csv`, a row for each setting that has a run; return the rows, also those without.
+
+    Raises
+    ------
+    VflbenchError : a run cannot be read, or two runs differ in more than the figure's keys.
+    """
+    runs = [job.run for job in jobs if job.run is not None]
+    absent = [job.values for job in jobs if job.run is None or job.run.status not in measured.COUNTED]
+    table = measured.table(runs, definition.keys, definition.target, definition.columns, definition.against, absent)
+    there = [{key: row[key] for key in row if key not in ("missing", "by_seed")} for row in table if row["seeds"]]
+    shown = pd.DataFrame(there).dropna(axis=1, how="all").map(spreadsheet)
+    atomic_write(folder / "table.csv", shown.to_csv(index=False, lineterminator="\n", float_format="%.6g"))
+    return table
+
+
 def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, command: Sequence[str]) -> Made:
     """Draw a figure from the runs of its jobs, and write its page into `folder`.
 
@@ -47,15 +63,8 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
         claim_folder(folder)
     runs = [job.run for job in jobs if job.run is not None]
     failures = list(dict.fromkeys(f"{job.label}: {job.failure}" for job in jobs if job.failure))
-    absent = [job.values for job in jobs if job.run is None or job.run.status not in measured.COUNTED]
-    whole = measured.table(runs, definition.keys, definition.target, definition.columns, definition.against, absent)
+    whole = write_table(definition, jobs, folder)
     table = [row for row in whole if row["seeds"]]
-    shown = pd.DataFrame([{key: row[key] for key in row if key not in ("missing", "by_seed")} for row in table]).dropna(
-        axis=1, how="all"
-    )
-    atomic_write(
-        folder / "table.csv", shown.map(spreadsheet).to_csv(index=False, lineterminator="\n", float_format="%.6g")
-    )
     names = []
     for place, picture in enumerate(definition.pictures, start=1):
         names.append("figure" if len(definition.pictures) == 1 else f"figure_{place}")

@@ -13,14 +13,16 @@ import numpy as np
 
 from vflbench import registry
 from vflbench.data import sources
-from vflbench.results.folder import curve_columns, splits
+from vflbench.results.folder import PER, curve_columns, splits
 from vflbench.results.identity import flat
 from vflbench.results.reader import Run
+from vflbench.results.texts import guarantee
 from vflbench.types import VflbenchError
 
 TRAIN_LOSS = "train_loss"  # a target for the training loss instead of the metric
 Target = float | str | Mapping[str, float | str]
 LEAST_SQUARES = "least_squares+"  # a target: the RMSE of least squares on the join, plus the number after it
+ALONE = "alone+"  # a target: so large a share of the way from label owner alone to centralised
 
 # Column -> what it is, with its unit. For each there is `<column>_sd`, the sample standard deviation over seeds.
 COLUMNS = {
@@ -30,6 +32,11 @@ COLUMNS = {
     "updates": "updates of the model",
     "epochs": "epochs",
     "megabytes": "sent, MB",
+    "ship_it_megabytes": "the data themselves, sent once, MB",
+    "times_ship_it": "sent, as a multiple of the data themselves",
+    "predict_megabytes": f"sent for {PER:,} predictions, MB",
+    "alone": "test metric of the label owner alone (boosted trees)",
+    "centralised": "test metric of one party with all columns (boosted trees)",
     "messages": "messages",
     "vectors": "vectors sent",
     "cost": "weighted cost, MB: bytes, client-server ones times the network's ratio",
@@ -103,9 +110,10 @@ def table(
 
     Returns
     -------
-    list : rows with `keys`, data_source, seeds, diverged, reached (seeds that reached the target), and the columns
-        with their spread; by_seed, seed -> column -> value; and missing, the wanted seeds that are not there. A value
-        that was not measured is NaN; a target that not all seeds reached is infinite.
+    list : rows with `keys`, data_source, guarantee (what epsilon is about, or None), seeds, diverged, reached (seeds
+        that reached the target), and the columns with their spread; by_seed, seed -> column -> value; and missing, the
+        wanted seeds that are not there. A value that was not measured is NaN; a target that not all seeds reached is
+        infinite.
 
     Raises
     ------
@@ -141,6 +149,7 @@ def table(
             **setting(own[0], keys),
             "metric": own[0].summary["metric"]["name"],
             "data_source": source,
+            "guarantee": guarantee(own[0].summary["privacy"]),
         }
         row |= {"seeds": len(own), "diverged": sum(run.status == "diverged" for run in own)}
         row |= {
@@ -173,7 +182,8 @@ def setting(run: Run, keys: Sequence[str]) -> dict[str, Any]:
 
 def _values(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     values = flat(config)
-    if values.get("privacy.mu", "-") is None:  # JSON has no infinity
+    before = "privacy.epsilon" not in values and values.get("privacy.mu", "-") is None  # infinity was null
+    if before or values.get("privacy.mu") == "inf":
         values["privacy.mu"] = math.inf
     return {key: str(values[key]) if isinstance(values.get(key), list) else values.get(key, "-") for key in keys}
 
@@ -191,6 +201,7 @@ def numbers(run: Run, targets: Mapping[str, Target], shown: Iterable[str] = COLU
     found |= {key: summary[key] for key in ("communication_seconds", "idle_seconds")}
     found |= {"running_seconds": summary["virtual_seconds"], "epsilon": summary["privacy"]["epsilon"]}
     found |= {key: summary.get(key) for key in ("utilisation", "waiting_seconds")}
+    found |= _beside(summary)
     found |= {key: summary["attack"].get(key) for key in ("success_rate", "floor", "r2") if "attack" in summary}
     if None not in (found["success_rate"], found["floor"]):
         found["advantage"] = found["success_rate"] - found["floor"]
@@ -216,6 +227,16 @@ def numbers(run: Run, targets: Mapping[str, Target], shown: Iterable[str] = COLU
     return {key: math.nan if value is None else float(value) for key, value in found.items()}
 
 
+def _beside(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Of one run: floor and ceiling of its data, and what predictions take; None for what is not known."""
+    predict = (summary.get("phases") or {}).get("predict")
+    found: dict[str, Any] = {name: summary.get(name, {}).get("value") for name in ("alone", "centralised")}
+    found["times_ship_it"] = summary.get("times_ship_it")
+    for column, entry in (("ship_it_megabytes", summary.get("ship_it")), ("predict_megabytes", predict)):
+        found[column] = entry["bytes"] / 1e6 if entry else None
+    return found
+
+
 def target(run: Run, targets: Mapping[str, Target]) -> float | None:
     """What the run must reach: the figure's target, else that of its configuration; None without a target."""
     config = run.manifest["config"]
@@ -224,6 +245,11 @@ def target(run: Run, targets: Mapping[str, Target]) -> float | None:
         value = value.get(config["dataset"]["name"])
     if value is None:
         value = config.get("target")
+    if isinstance(value, str) and value.startswith(ALONE):
+        alone, centralised = (run.summary.get(name, {}).get("validation") for name in ("alone", "centralised"))
+        if alone is None or centralised is None:
+            return None
+        return float(alone + float(value.removeprefix(ALONE)) * (centralised - alone))
     if isinstance(value, str):
         best = least_squares(
             json.dumps(config["dataset"], sort_keys=True), run.summary["seed"], config.get("data_root")

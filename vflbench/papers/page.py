@@ -16,12 +16,12 @@ from markdown_it import MarkdownIt
 from vflbench.papers.claims import Judged, Row, mean_and_spread, select, setting_of
 from vflbench.papers.definition import Definition, Numbers
 from vflbench.papers.measured import columns
-from vflbench.plots.report import markdown_table, page_template
+from vflbench.plots.report import page_template
 from vflbench.plots.style import PAPERS, dataset_label
 from vflbench.plots.values import line_label, named
 from vflbench.results.folder import atomic_write, write_json
 from vflbench.results.reader import natural
-from vflbench.results.texts import content_policy, in_line
+from vflbench.results.texts import content_policy, in_line, markdown_table
 from vflbench.results.texts import markdown as md
 from vflbench.types import VflbenchError
 

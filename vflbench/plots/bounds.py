@@ -63,6 +63,8 @@ def _division(run: Run) -> dict[str, Any]:
     used = {key.removeprefix("algorithm."): values["used"] for key, values in run.summary.get("adapted", {}).items()}
     algorithm = {**config["algorithm"], **used}
     parts = next((algorithm[key] for key in DIVISORS if key in algorithm), 1)  # as types.division
+    if parts is None:  # as many as the data make
+        parts = len(run.summary.get("brings", {})) or None
     return {"dataset": config["dataset"], "parties": parts}
 
 

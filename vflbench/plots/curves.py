@@ -19,7 +19,7 @@ from vflbench.results.folder import atomic_write, splits
 from vflbench.results.identity import flat
 from vflbench.results.network import network_label
 from vflbench.results.reader import Run
-from vflbench.results.texts import si_scale, spreadsheet
+from vflbench.results.texts import guarantee, si_scale, spreadsheet
 from vflbench.types import ENDED_WELL, TRAINING_METRIC, Metric
 
 # Column of the curve -> label of the axis.
@@ -109,7 +109,8 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
     scale = _label_x(axes, x, shown["x"].max() if len(shown) else 1.0)
     _label_y(axes, metric.name)
     if not len(shown):
-        axes.text(0.5, 0.5, "no evaluation was reached", transform=axes.transAxes, ha="center", color=style.QUIET)
+        why = "no gap above 0" if len(curve) and metric.name in _TRAINED else "no evaluation was reached"
+        axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", color=style.QUIET)
     every = max(1, len(shown) // 12)  # more markers would hide the line
     if shown["validation"].notna().any():
         axes.plot(shown["x"] / scale, shown["validation"], color=style.QUIET, linewidth=0.9, label="validation")
@@ -245,16 +246,18 @@ def draw_panels(
 
     Parameters
     ----------
-    panels : title -> label of a line -> its runs, which differ only in their seeds.
+    panels : title -> label of a line -> its runs, which differ only in their seeds. Against epsilon, each kind of it
+        gets a panel of its own.
     note : a warning above the picture.
     theirs : the paper's points, title -> label -> (x, score); they are hollow markers.
     """
+    shown = _by_kind(panels) if picture.x == "epsilon" else [(title, title, lines) for title, lines in panels.items()]
     algorithms = {label: group[0].summary["algorithm"] for lines in panels.values() for label, group in lines.items()}
     looks = dict(zip(algorithms, style.looks(list(algorithms.values())), strict=True))  # the same in all panels
     tables = []
     with mpl.rc_context(style.RC):  # type: ignore[arg-type]
-        figure, places = new_figure(len(panels))
-        for axes, (title, lines) in zip(places, panels.items(), strict=False):
+        figure, places = new_figure(len(shown))
+        for axes, (of, title, lines) in zip(places, shown, strict=False):
             summaries = [run.summary for group in lines.values() for run in group]
             source = next(
                 (kind for kind in ("synthetic", "partial") if any(s["data_source"] == kind for s in summaries)), "real"
@@ -262,7 +265,7 @@ def draw_panels(
             entitle(axes, title, _alarm({"data_source": source, "status": "completed"}))
             metric = "loss" if picture.y == "train_loss" else summaries[0]["metric"]["name"]
             tables.append(_panel(axes, lines, looks, picture.x, metric, picture.paired).assign(panel=title))
-            for label, found in (theirs or {}).get(title, {}).items():
+            for label, found in (theirs or {}).get(of, {}).items():
                 if found and label in lines:
                     hollow = {key: looks[label][key] for key in ("color", "marker")}
                     hollow |= {"linestyle": "none", "fillstyle": "none"}
@@ -276,6 +279,18 @@ def draw_panels(
     table = pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
     write_points(stem.with_name(f"{stem.name}.csv"), table)
     return table
+
+
+def _by_kind(panels: Mapping[str, Mapping[str, list[Run]]]) -> list[tuple[str, str, Mapping[str, list[Run]]]]:
+    """Each panel's title, that of a part of it whose epsilons are about the same, and the part's lines."""
+    parts: list[tuple[str, str, Mapping[str, list[Run]]]] = []
+    for title, lines in panels.items():
+        kinds: dict[str | None, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
+        for label, group in lines.items():
+            for run in group:
+                kinds[guarantee(run.summary["privacy"])][label].append(run)
+        parts += [(title, " · ".join(filter(None, [title, kind])), dict(part)) for kind, part in kinds.items()]
+    return parts
 
 
 def write_points(path: Path, table: pd.DataFrame) -> None:
@@ -329,6 +344,11 @@ def _panel(
     _label_y(axes, metric, f"{splits(metric)[-1]} ")
     tables, step = [], min(len(curves), 3)  # where lines overlap their markers take turns
     for place, (label, shown) in enumerate(curves.items()):
+        if not any(map(len, shown)):
+            tables.append(_average([]).assign(line=label))
+            why = "no gap above 0" if decades else "no evaluation"
+            axes.plot([], [], **looks[label], label=f"{label}, n={len(shown)} ({why})")
+            continue
         look, sends_nothing = looks[label], x != "round" and not any(curve["x"].any() for curve in shown)
         once = not sends_nothing and sends_once(shown, x)
         if sends_nothing or once:
@@ -378,6 +398,7 @@ def _chosen(run: Run, metric: str) -> pd.DataFrame:
     value = scores["final"] if scores["selected"] is None else scores["selected"]
     if metric in _TRAINED:
         value = run.curve[f"train_{metric}"].iloc[-1]
+        value = value if value > 0 else None  # as `points`
     return pd.DataFrame({"x": [0.0], "test": [float("nan") if value is None else value]})
 
 

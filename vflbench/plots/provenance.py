@@ -6,6 +6,7 @@ from typing import Any
 
 from vflbench.plots import style
 from vflbench.results.reader import Run
+from vflbench.results.texts import epsilon_in_words
 from vflbench.types import ASSUMED
 
 
@@ -33,15 +34,24 @@ def _origin(run: Run) -> dict[str, str]:
         "status": s["status"] + (f": {s['reason']}" if s["reason"] else ""),
         "times": f"timing {s['timing']}, accounting {s['accounting']}, compute clock {s['compute_clock']}",
         "assumed to be there": _assumed(s),
-        "privacy": ", ".join(
-            f"{key} {value}" for key, value in privacy.items() if value is not None and privacy["mechanism"] != "none"
-        ),
+        "privacy": "" if privacy["mechanism"] == "none" else _spent(privacy),
         "versions": ", ".join(f"{name} {version}" for name, version in (m.get("versions") or {}).items()),
         "git": f"{git['commit']}{' with changes' if git.get('dirty') else ''}" if git.get("commit") else "",
         "hardware": ", ".join(filter(None, machine)),
         "platform": m.get("platform") or "",
         "command": m.get("command") or "",
     }
+
+
+def _spent(privacy: Mapping[str, Any]) -> str:
+    """What a mechanism reports, in words."""
+    found = {**privacy, "epsilon": epsilon_in_words(privacy["epsilon"], privacy["covers"])}
+    for key, value in found.items():
+        if isinstance(value, Mapping):
+            found[key] = "; ".join(f"{name} {one}" for name, one in value.items())
+        elif isinstance(value, list):
+            found[key] = "; ".join(map(str, value))
+    return ", ".join(f"{key} {value}" for key, value in found.items() if value is not None)
 
 
 def _assumed(summary: Mapping[str, Any]) -> str:

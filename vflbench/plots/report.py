@@ -2,8 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from vflbench import registry
-from vflbench.plots import bounds, life, running_time, style
+from vflbench.plots import bounds, demands, learnt, life, running_time, style
 from vflbench.plots.provenance import provenance
 from vflbench.results import pricing, selection, texts
 from vflbench.results.folder import splits
@@ -25,6 +24,7 @@ from vflbench.types import TRAINING_METRIC, VflbenchError
 COMMAND = "run it again"  # the column of commands
 CHOICE_HEADS = ("group", "selected setting", "validation", "test", COMMAND, "why")
 PAGE = Path(__file__).parent / "report_page"
+SCRIPTS = ("compare", "demands", "bounds", "show", "save", "controls")
 AXES = ("communication_seconds", "bytes", "round", "cost", "epsilon", "virtual_seconds")
 # Points of one run's curve in the page: at most, at least where many runs share the file, and of all runs together.
 MOST_POINTS, FEWEST_POINTS, ALL_POINTS = 200, 40, 12_000
@@ -71,6 +71,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     time_dependent: set[Path] = field(default_factory=set)  # folders of runs whose course depends on time
     charged: pricing.Charged = field(default_factory=pricing.Charged)  # phases beside training
+    noise: float = demands.NOISE  # the epsilon up to which noise hides what is sent
 
 
 def read(
@@ -150,11 +151,13 @@ def row(report: Report, panel: Panel, setting: Setting) -> dict[str, Any]:
         there = hits and row[key] is not None
         spent = [float(run.curve[key].iloc[place]) + report.charged.more(run, key) for run, place in hits if there]
         row[f"{key}_to_target"] = _middle(spent) if spent else None
-    epsilons = [run.summary["privacy"]["epsilon"] for run in setting.runs]
-    known = setting.algorithm in registry.algorithms()
-    keys = {key.removeprefix("algorithm."): value for key, value in setting.config.items()}
-    row["discloses"] = texts.shown_to(registry.discloses(setting.algorithm, keys)) if known else None
-    row["epsilon"] = max((float(epsilon) for epsilon in epsilons if epsilon is not None), default=None)
+    seen = demands.seen(setting)
+    row |= {"discloses": seen.to_whom, "in_clear": None if seen.clear is None else ", ".join(seen.clear)}
+    row |= {key: first["privacy"][key] for key in ("unit", "neighbouring", "covers")}
+    private = [run.summary["privacy"] for run in setting.runs]
+    row["epsilon"] = max((float(one["epsilon"]) for one in private if one["epsilon"] is not None), default=None)
+    attacked = next(filter(None, (texts.attack_in_words(run.summary.get("attack")) for run in setting.runs)), None)
+    row["epsilon_words"] = texts.epsilon_in_words(row["epsilon"], row["covers"], attacked, texts.label_epsilon(private))
     return row
 
 
@@ -183,21 +186,30 @@ def to_markdown(report: Report) -> str:
     for panel in report.panels:
         rows = [row(report, panel, setting) for setting in panel.settings]
         lines += [f"## {markdown(panel.title)}", ""] + ([f"**{markdown(panel.alarm)}**", ""] if panel.alarm else [])
-        goal = (
-            f"Target: {panel.target:g} ({panel.target_why}). "
-            if panel.target is not None
-            else f"{panel.target_why.capitalize()}. "
-        )
+        why = panel.target_why
+        goal = why.capitalize() if panel.target is None else f"Target: {panel.target:g} ({why})"
         about = ". ".join(filter(None, [rule(panel), life.words(panel.runs, report.charged), caveat(panel)]))
-        lines += [markdown(f"{goal}Times as the runs had them: {about}."), ""]
-        lines += markdown_table(HEADS, [*map(cells, rows), *bounds.cells(panel.runs, scored)], {})
+        lines += ["What may others see?", "", *texts.markdown_table(demands.HEADS, answers(report, panel), {}), ""]
+        lines += [markdown(f"{goal}. Times as the runs had them: {about}."), ""]
+        lines += texts.markdown_table(HEADS, [*map(cells, rows), *bounds.cells(panel.runs, scored)], {})
         lines += ["", "Selected settings", ""]
         choices = [list(choice_cells(choice).values()) for choice in panel.choices]
-        lines += markdown_table(CHOICE_HEADS, choices, {COMMAND: texts.code})
+        lines += texts.markdown_table(CHOICE_HEADS, choices, {COMMAND: texts.code})
         lines.append("")
     if report.notes:
         lines += ["## Left out, or not whole", "", *(f"- {markdown(note)}" for note in report.notes), ""]
     return "\n".join(lines)
+
+
+def answers(report: Report, panel: Panel) -> list[list[str]]:
+    """What is best under each demand on what others see, as texts for `demands.HEADS`."""
+    alike = [s for s in panel.settings if s.runs[0].summary["accounting"] == _accounting(panel)]
+    return demands.cells(alike, [row(report, panel, setting) for setting in alike], scored, report.noise)
+
+
+def _accounting(panel: Panel) -> str:
+    """By which most settings are charged."""
+    return Counter(str(setting.runs[0].summary["accounting"]) for setting in panel.settings).most_common(1)[0][0]
 
 
 HEADS = (
@@ -222,7 +234,7 @@ def cells(row: Mapping[str, Any]) -> list[str]:
         "–" if timed else f"{row['communication_seconds']:.4g} s",
         missed if nbytes is None else human_bytes(nbytes) + part,
         "–" if timed else missed if seconds is None else f"{seconds:.4g} s{part}",
-        "–" if row["epsilon"] is None else f"{row['epsilon']:.4g}",
+        row["epsilon_words"] or "–",
         row["discloses"] or "–",
     ]
 
@@ -250,17 +262,6 @@ def choice_cells(choice: selection.Choice) -> dict[str, str]:
     }
 
 
-def markdown_table(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], forms: Mapping[str, Callable[[str], str]]
-) -> list[str]:
-    """The lines of a table in Markdown.
-
-    `forms`: head -> function that makes Markdown of its cells. Texts of other columns are shown as they are.
-    """
-    shown = [[forms.get(head, markdown)(cell) for head, cell in zip(heads, row, strict=True)] for row in rows]
-    return [f"| {' | '.join(line)} |" for line in (map(markdown, heads), ["---"] * len(heads), *shown)]
-
-
 def rule(panel: Panel) -> str:
     """The networks, timings and accountings behind a panel's times."""
     found = {
@@ -273,7 +274,7 @@ def rule(panel: Panel) -> str:
 
 def caveat(panel: Panel) -> str:
     """Whose metrics they are, where methods differ in it, defaults that were adapted, and who has no running time."""
-    hidden = ". ".join(filter(None, [_adapted(panel), running_time.caveat(panel.runs)]))
+    hidden = ". ".join(filter(None, [_adapted(panel), demands.caveat(panel.settings), running_time.caveat(panel.runs)]))
     of = {whose: [s.algorithm for s in panel.settings if _metric_of(s) == whose] for whose in ("mean worker", "server")}
     if not all(of.values()):
         return hidden
@@ -324,13 +325,15 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
     runs = sum(len(setting.runs) for setting in settings)
     most = max(FEWEST_POINTS, min(MOST_POINTS, ALL_POINTS // runs))
     panels = [_panel(report, panel, most) for panel in report.panels]
-    data = {"panels": [_data(report, panel, most) for panel in report.panels], "networks": networks}
+    data: dict[str, Any] = {"panels": [_data(report, panel, most) for panel in report.panels], "networks": networks}
+    data |= {"ladder": [key for key, *_ in demands.LADDER], "noise": report.noise}
     data["charged"] = {"without": sorted(report.charged.without), "predictions": report.charged.predictions}
     algorithms = dict.fromkeys(style.look(setting.algorithm).label for setting in settings)
     datasets = dict.fromkeys(p.title.rpartition(",")[0] for p in report.panels)
     css = (PAGE / "report.css").read_text(encoding="utf-8")
     js = "\n".join(
-        (PAGE / f"{part}.js").read_text(encoding="utf-8") for part in ("compare", "bounds", "show", "save", "controls")
+        (PAGE / f"{part}.js").read_text(encoding="utf-8")
+        for part in ("compare", "demands", "bounds", "show", "save", "controls")
     )
     return page_template(PAGE / "report.html").render(
         heading=f"{_listed(list(algorithms)) if len(algorithms) <= 4 else f'{len(algorithms)} methods'} on "
@@ -344,6 +347,7 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
         data=json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c"),
         panels=panels,
         notes=report.notes,
+        learnt_heads=learnt.HEADS,
     )
 
 
@@ -389,6 +393,7 @@ def _panel(report: Report, panel: Panel, most: int) -> dict[str, Any]:
             for key, row in selection.differing(panel.settings).items()
         },
         "provenance": provenance(panel.runs),
+        "learnt": learnt.tables(panel.settings),
     }
 
 
@@ -409,16 +414,20 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
         axes.sort(key=lambda axis: axis != "cost")  # a network without times: the page opens with the cost
     lines: list[dict[str, Any]] = []
     entries: list[dict[str, Any]] = []
-    for setting, look in zip(panel.settings, style.looks([s.algorithm for s in panel.settings]), strict=True):
+    seen = [demands.seen(setting) for setting in panel.settings]
+    for setting, shows, look in zip(
+        panel.settings, seen, style.looks([s.algorithm for s in panel.settings]), strict=True
+    ):
         known = row(report, panel, setting)
         lines.append(
             {"label": style.look(setting.algorithm).label, "words": setting.words, **look}
             | {"runs": list(range(len(entries), len(entries) + len(setting.runs)))}
             | {"clock": running_time.clock(setting.runs[0]), "network": _network(setting.runs[0])}
             | {"unproven": not running_time.shown(setting.runs[0])}
-            | {"accounting": setting.runs[0].summary["accounting"]}
-            | {"again": selection.rerun(setting, network=False)}
-            | {key: known[key] for key in ("epsilon", "selected", "selected_sd", "final", "final_sd", "averaged")}
+            | {"accounting": setting.runs[0].summary["accounting"], "again": selection.rerun(setting, network=False)}
+            | {"clear": shows.clear, "noised": shows.noised, "guarantee": shows.guarantee, "shows": shows.words}
+            | {"epsilon": shows.epsilon, "label_epsilon": shows.label_epsilon}
+            | {key: known[key] for key in ("epsilon_words", "selected", "selected_sd", "final", "final_sd", "averaged")}
         )
         entries += [
             _entry(report, run, panel.target, axes, there, most) | {"line": len(lines) - 1} for run in setting.runs
@@ -434,7 +443,8 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
         "target": panel.target,
         "target_why": panel.target_why.capitalize(),
         "rule": rule(panel),
-        "accounting": Counter(setting.runs[0].summary["accounting"] for setting in panel.settings).most_common(1)[0][0],
+        "accounting": _accounting(panel),
+        "demands": [asdict(demand) for demand in demands.of(seen)],
         "caveat": caveat(panel),
         **bounds.page(panel.runs, metric["name"]),
         "lines": lines,

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vflbench.plots import bounds, life, running_time
+from vflbench.plots import bounds, demands, life, running_time
 from vflbench.plots.provenance import provenance
-from vflbench.plots.report import CHOICE_HEADS, HEADS, Report, caveat, cells, choice_cells, row, rule, scored
+from vflbench.plots.report import CHOICE_HEADS, HEADS, Report, answers, caveat, cells, choice_cells, row, rule, scored
 from vflbench.results.folder import splits
 from vflbench.results.pricing import Traffic
 from vflbench.results.reader import Run
@@ -29,6 +29,8 @@ def show(report: Report, console: Console | None = None) -> None:
         console.print(_text(panel.title, style="bold"))
         if panel.alarm:
             console.print(_text(panel.alarm, style="bold red"))
+        if len(panel.settings) > 1:
+            _print(console, demands.HEADS, answers(report, panel), right=(2, 3, 4))
         goal = panel.target_why if panel.target is None else f"target {panel.target:g}: {panel.target_why}"
         about = [rule(panel), life.words(panel.runs, report.charged), caveat(panel)]
         console.print(_text(f"{goal}; times: {'. '.join(filter(None, about))}", style="dim"))
@@ -77,7 +79,8 @@ def _curve(console: Console, run: Run) -> None:
     timed = curve["communication_seconds"].notna().all()
     seconds = "communication_seconds" if timed else "virtual_seconds"
     known = timed or running_time.shown(run)
-    heads = ("round", "sent", "communication" if timed else "running time", *scores, "epsilon")
+    epsilon = "epsilon" if run.summary["privacy"]["covers"] == "transcript" else "epsilon of the model only"
+    heads = ("round", "sent", "communication" if timed else "running time", *scores, epsilon)
     rows = [
         [str(int(at["round"])), human_bytes(at["bytes"]), f"{at[seconds]:.4g} s" if known else "–"]
         + ["–" if at[key] != at[key] else f"{at[key]:.4g}" for key in (*scores, "epsilon")]

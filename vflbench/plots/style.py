@@ -24,6 +24,7 @@ PAPERS = {
     "mtcd": "MTCD",
     "leasgd": "LEASGD",
     "pubsub_vfl": "PubSub-VFL",
+    "comparison": "Comparison",
 }
 
 # The place of a family shifts its colours. New ones go last, so that no colour changes.

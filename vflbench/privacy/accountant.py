@@ -9,16 +9,20 @@ s/sigma-GDP (Theorem 1). n adaptive mu-GDP releases together are exactly sqrt(n)
 same statement as (epsilon, delta(epsilon))-DP for every epsilon (Corollary 1).
 """
 
+import importlib
+import logging
 import math
 import warnings
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 
 SEARCH_END = 500.0  # Opacus looks for epsilon in [0, 500]
 ORDERS = (*(1 + i / 10 for i in range(1, 100)), *map(float, range(12, 64)))  # of RDP: 1.1 to 10.9, 12 to 63
 MOST_NOISE = 1e6  # noise multiplier
+History = tuple[tuple[float, float, int], ...]  # noise multiplier, sample rate and steps of releases that compose
 
 
 def composed_mu(sensitivity: float, noise_multiplier: float, releases: int) -> float:
@@ -31,6 +35,15 @@ def composed_mu(sensitivity: float, noise_multiplier: float, releases: int) -> f
     return math.sqrt(releases) * sensitivity / noise_multiplier if noise_multiplier > 0 else math.inf
 
 
+def _opacus(module: str) -> Any:
+    """A module of Opacus. To import it sets the root logger up, which would write all later messages in its form."""
+    handlers = logging.root.handlers[:]
+    try:
+        return importlib.import_module(f"opacus.{module}")
+    finally:
+        logging.root.handlers[:] = handlers
+
+
 @lru_cache(maxsize=1024)
 def epsilon(mu: float, delta: float) -> float:
     """The smallest epsilon for which mu-GDP gives (epsilon, delta)-DP; infinity above 500, where Opacus' search ends.
@@ -41,14 +54,13 @@ def epsilon(mu: float, delta: float) -> float:
         return 0.0
     if math.isinf(mu):
         return math.inf
-    from opacus.accountants.analysis.gdp import delta_eps_mu, eps_from_mu
-
+    gdp = _opacus("accountants.analysis.gdp")
     # Opacus' root search fails without a change of sign, so both ends are tried first.
-    if delta_eps_mu(eps=0.0, mu=mu) <= delta:
+    if gdp.delta_eps_mu(eps=0.0, mu=mu) <= delta:
         return 0.0
-    if delta_eps_mu(eps=SEARCH_END, mu=mu) > delta:
+    if gdp.delta_eps_mu(eps=SEARCH_END, mu=mu) > delta:
         return math.inf
-    return float(eps_from_mu(mu=mu, delta=delta))
+    return float(gdp.eps_from_mu(mu=mu, delta=delta))
 
 
 def calibrate(target: float, delta: float, sensitivity: float, releases: int) -> float:
@@ -77,6 +89,11 @@ def calibrate(target: float, delta: float, sensitivity: float, releases: int) ->
     return high
 
 
+def mu_of(target: float, delta: float) -> float:
+    """The largest mu (to 1e-9 relative) whose epsilon is at most `target`; infinity for infinity."""
+    return math.inf if math.isinf(target) else 1 / calibrate(target, delta, 1.0, 1)
+
+
 # --- sums over random batches -----------------------------------------------------------------------------------------
 
 
@@ -86,8 +103,7 @@ CLASSICAL_ORDERS = tuple(map(float, range(2, 257)))
 @lru_cache(maxsize=4096)  # a worker's rate and noise stay the same over a run, and every evaluation needs it
 def step_rdp(sample_rate: float, noise_multiplier: float, orders: tuple[float, ...]) -> np.ndarray:
     """The RDP, at each of `orders`, of one noisy sum over a Poisson batch with rate `sample_rate`."""
-    from opacus.accountants.analysis.rdp import compute_rdp
-
+    compute_rdp = _opacus("accountants.analysis.rdp").compute_rdp
     rdp = np.asarray(compute_rdp(q=sample_rate, noise_multiplier=noise_multiplier, steps=1, orders=list(orders)))
     rdp.setflags(write=False)
     return rdp
@@ -107,35 +123,39 @@ def spent_epsilon(history: Sequence[tuple[float, float, int]], delta: float, acc
     history : (noise multiplier, sample rate, steps) of the releases that are composed.
     accountant : `rdp`: Renyi differential privacy at `ORDERS`. `prv`: privacy random variables, an upper bound within
         0.01 (Gopi, Lee, Wutschitz 2021). `gdp`: the central limit (Bu, Dong, Long, Su 2020), which may be too small.
+        `exact`: mu-GDP, which knows no sampling: rates are not looked at.
     """
     spent = tuple((noise, rate, steps) for noise, rate, steps in history if steps and rate)
     if not spent:
         return 0.0
     if any(noise == 0 for noise, _, _ in spent):
         return math.inf
+    if accountant == "exact":
+        return epsilon(mu_of_steps(spent), delta)
     if accountant == "prv":
         return _prv_epsilon(spent, delta)
     if accountant == "gdp":
-        from opacus.accountants.analysis.gdp import compute_mu_poisson
-
+        compute_mu_poisson = _opacus("accountants.analysis.gdp").compute_mu_poisson
         mus = [
             float(compute_mu_poisson(steps=steps, noise_multiplier=noise, sample_rate=rate))
             for noise, rate, steps in spent
         ]
         return epsilon(math.sqrt(sum(mu**2 for mu in mus)), delta)
-    from opacus.accountants.analysis.rdp import get_privacy_spent
-
+    get_privacy_spent = _opacus("accountants.analysis.rdp").get_privacy_spent
     rdp = np.sum([steps * step_rdp(rate, noise, ORDERS) for noise, rate, steps in spent], axis=0)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Optimal order is the")  # the orders are part of the specification
         return float(get_privacy_spent(orders=list(ORDERS), rdp=rdp, delta=delta)[0])
 
 
+def mu_of_steps(history: Sequence[tuple[float, float, int]]) -> float:
+    """The mu of noisy sums over all rows; `history` is that of `spent_epsilon`."""
+    return math.hypot(*(composed_mu(1.0, noise, steps) for noise, _, steps in history))
+
+
 @lru_cache(maxsize=1024)
 def _prv_epsilon(history: tuple[tuple[float, float, int], ...], delta: float) -> float:
-    from opacus.accountants import PRVAccountant
-
-    counted = PRVAccountant()
+    counted = _opacus("accountants").PRVAccountant()
     counted.history = list(history)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # log(0) at a sample rate of 1
@@ -157,26 +177,34 @@ def classical_epsilon(history: Sequence[tuple[float, float, int]], delta: float)
 
 
 @cache  # called before the run, and again by each worker; as many values as there are sizes of shards
-def calibrate_steps(target: float, delta: float, sample_rate: float, steps: int, accountant: str = "rdp") -> float:
+def calibrate_steps(
+    target: float, delta: float, sample_rate: float, steps: int, accountant: str = "rdp", beside: History = ()
+) -> float:
     """The smallest noise multiplier (to 1e-3 relative) with which `steps` noisy sums over batches stay within `target`.
 
     The returned value was checked. An evaluation takes Opacus up to seconds (at rates near 1/2), hence a root search
     and no bisection.
 
+    Parameters
+    ----------
+    beside : other releases of the same rows, which the target covers too.
+
     Raises
     ------
     ValueError : the target is at or below `least_epsilon`, or so near to it that the noise would exceed 1e6.
     """
+    if accountant == "exact" and not beside:
+        return calibrate(target, delta, 1.0, steps)
     from scipy.optimize import brentq
 
     def excess(log_noise: float) -> float:
-        epsilon = spent_epsilon([(math.exp(log_noise), sample_rate, steps)], delta, accountant)
+        epsilon = spent_epsilon([(math.exp(log_noise), sample_rate, steps), *beside], delta, accountant)
         return math.log(epsilon / target) if epsilon > 0 else -math.inf
 
     # RDP starts without sampling, which only helps and has a closed form. PRV and GDP cost the same at any rate, and
     # PRV is not made for a rate of 1.
     high, rate = 0.0, 1.0 if accountant == "rdp" else sample_rate
-    while spent_epsilon([(math.exp(high), rate, steps)], delta, accountant) > target:
+    while spent_epsilon([(math.exp(high), rate, steps), *beside], delta, accountant) > target:
         high += math.log(2)
         if high > math.log(MOST_NOISE):
             reason = f" by the {accountant} accountant"

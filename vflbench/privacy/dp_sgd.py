@@ -1,4 +1,4 @@
-"""`privacy=dp_sgd`: clipped gradients with Gaussian noise, over joins (tables.py) or on workers' rows (examples.py)."""
+"""`privacy=dp_sgd`: clipped gradients with Gaussian noise, over joins (tables.py) or on whole rows (examples.py)."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 from vflbench.privacy import keys, tables
 from vflbench.privacy.examples import ExamplePrivacy
 from vflbench.privacy.mechanisms import Facts
-from vflbench.types import ConfigError, OptionInfo, Problem, refuse
+from vflbench.types import OptionInfo, Problem, refuse
 
 OPTIONS = (OptionInfo("dp_sgd", "every gradient clipped, Gaussian noise on the sum over a random batch"),)
 
@@ -16,14 +16,14 @@ class Config(keys.Gradients):
     """Keys of dp_sgd."""
 
     name: str = "dp_sgd"
-    accountant: Literal["rdp", "prv", "gdp"] = "rdp"  # on sharded rows
+    accountant: Literal["rdp", "prv", "gdp"] = "rdp"  # of whole rows; a centralized method's full batches: exact
     # on sharded rows: what is clipped: every example's gradient | the whole batch's
     clip_unit: Literal["example", "batch"] = "example"
 
 
 def check(config: Config) -> list[Problem]:
     """What is wrong with the keys."""
-    return keys.check_target(config, rdp=config.accountant == "rdp")
+    return keys.check_gradients(config, rdp=config.accountant == "rdp")
 
 
 def make(config: Config, facts: Facts) -> tables.TablePrivacy | ExamplePrivacy:
@@ -33,12 +33,14 @@ def make(config: Config, facts: Facts) -> tables.TablePrivacy | ExamplePrivacy:
     ------
     ConfigError : a key is of no use on the task's layout.
     """
-    if facts.layout == "sharded":
-        if config.prediction_noise is not None:
-            allowed = "workers with rows of their own send no predictions"
-            raise ConfigError([Problem("privacy.prediction_noise", config.prediction_noise, allowed)])
-        return ExamplePrivacy(config)
-    chosen = (("accountant", config.accountant, "rdp"), ("clip_unit", config.clip_unit, "example"))
-    allowed = f"only workers with rows of their own can choose; on {facts.layout} data it is "
-    refuse([Problem(f"privacy.{key}", value, allowed + only) for key, value, only in chosen if value != only])
-    return tables.TablePrivacy(config, facts)
+    workers = facts.layout == "sharded"
+    whole, problems = workers or facts.alone, list[Problem]()
+    for key in ("prediction_noise", "split") if whole else ():
+        if (value := vars(config)[key]) is not None:
+            problems.append(Problem(f"privacy.{key}", value, "parties with whole rows send no predictions"))
+    for key, only, free in (("accountant", "rdp", whole), ("clip_unit", "example", workers)):
+        if (value := vars(config)[key]) != only and not free:
+            allowed = f"only workers with rows of their own can choose; on {facts.layout} data it is {only}"
+            problems.append(Problem(f"privacy.{key}", value, allowed))
+    refuse(problems)
+    return ExamplePrivacy(config, facts) if whole else tables.TablePrivacy(config, facts)

@@ -5,7 +5,9 @@ of protection is one example of a worker's shard, with or without it (add or rem
 probability b / n (Poisson). The models that a worker sends depend only on its noisy gradients and on what others sent,
 so its own epsilon covers them. Where it sends nothing else, that is the whole transcript (`covers`). An algorithm that
 sends more states what is outside (`not_covered`; LEASGD: losses, and the roles that follow from them), or gives it a
-budget of its own (`NoisyScalars`), which is then part of epsilon.
+budget of its own (`NoisyScalars`), which is then part of epsilon. A party that sends nothing protects its model alone:
+what a trusted curator with all these rows could release. Where its batches are all rows, each step is a plain Gaussian
+release of every row, and mu-GDP accounts for the steps exactly.
 
 clip_unit=batch is that paper's literal text: the batch's whole gradient is clipped to C and gets noise of standard
 deviation sigma C. Its sensitivity is 2 C, whatever the batch size: one more example may turn the clipped vector round.
@@ -16,15 +18,17 @@ accounts for this with any query of bounded sensitivity.)
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vflbench.privacy import accountant
 from vflbench.privacy.gaussian import gaussian_like
-from vflbench.privacy.keys import Clipped
-from vflbench.privacy.tables import poisson
+from vflbench.privacy.gradients import poisson
+from vflbench.privacy.keys import Clipped, known_delta, reported, target
+from vflbench.privacy.mechanisms import Facts
 from vflbench.seeding import SecretStream
 from vflbench.types import ConfigError, FederationError, PrivacyConfig, Problem
 
@@ -39,7 +43,7 @@ log = logging.getLogger(__name__)
 
 def warn(config: PrivacyConfig, rows: Sequence[int]) -> None:
     """Log a warning where delta is 1 / n or above: it would allow the publication of a row."""
-    if isinstance(config, Clipped) and config.delta >= 1 / max(rows):
+    if isinstance(config, Clipped) and known_delta(config) >= 1 / max(rows):
         log.warning(
             "privacy.delta=%g is not below 1/n = %.3g of a party with %d rows: publishing one of them would satisfy "
             "it.",
@@ -49,7 +53,14 @@ def warn(config: PrivacyConfig, rows: Sequence[int]) -> None:
         )
 
 
-def plan(config: Any, rows: Sequence[int], batch: int, steps: Sequence[int]) -> None:
+def plan(
+    config: Any,
+    rows: Sequence[int],
+    batch: int,
+    steps: Sequence[int],
+    beside: Callable[[int], accountant.History] = lambda _: (),
+    pooled: bool = False,
+) -> None:
     """Warn of a large delta, and calibrate the noise of all workers before a run touches any file.
 
     The calibration takes seconds. The workers' own `prepare` then finds the values in a cache.
@@ -57,6 +68,8 @@ def plan(config: Any, rows: Sequence[int], batch: int, steps: Sequence[int]) -> 
     Parameters
     ----------
     rows, steps : of each worker.
+    beside : rows of a worker -> its other releases.
+    pooled : whether one party has the rows of all, so that full batches are accounted for exactly.
 
     Raises
     ------
@@ -65,13 +78,15 @@ def plan(config: Any, rows: Sequence[int], batch: int, steps: Sequence[int]) -> 
     warn(config, rows)
     if config.name == "dp_sgd":
         for count, taken in sorted(set(zip(rows, steps, strict=True))):
-            noise_multiplier(config, count, batch, taken)
+            noise_multiplier(config, count, batch, taken, beside(count), pooled)
 
 
-def noise_multiplier(config: Config, rows: int, batch: int, steps: int) -> float:
+def noise_multiplier(
+    config: Config, rows: int, batch: int, steps: int, beside: accountant.History = (), pooled: bool = False
+) -> float:
     """The standard deviation of the noise over the clipping norm, as given or calibrated.
 
-    It is calibrated for `steps` batches of `batch` out of `rows` rows.
+    It is calibrated for `steps` batches of `batch` out of `rows` rows, together with the releases `beside`.
 
     Raises
     ------
@@ -79,9 +94,15 @@ def noise_multiplier(config: Config, rows: int, batch: int, steps: int) -> float
     """
     if config.noise_multiplier is not None:
         return config.noise_multiplier
-    assert config.epsilon is not None  # checked with the configuration
-    at_one = calibrated(config.epsilon, config.delta, sample_rate(rows, batch), steps, config.accountant)
+    assert config.epsilon is not None  # settled
+    rate, delta = sample_rate(rows, batch), known_delta(config)
+    at_one = calibrated(config.epsilon, delta, rate, steps, accountant_of(config, rate, pooled), beside=beside)
     return SENSITIVITY[config.clip_unit] * at_one
+
+
+def accountant_of(config: Config, rate: float, pooled: bool) -> str:
+    """What counts a party's steps: with all rows in every batch `exact`, else the accountant of the keys."""
+    return "exact" if pooled and rate == 1 else config.accountant
 
 
 def sample_rate(rows: int, batch: int) -> float:
@@ -90,19 +111,27 @@ def sample_rate(rows: int, batch: int) -> float:
 
 
 class ExamplePrivacy:
-    """All that one worker does for privacy; one object per worker, prepared before the first round."""
+    """All that one worker does for privacy; one object per worker, prepared before the first round.
 
-    def __init__(self, config: Config) -> None:
+    Parameters
+    ----------
+    facts : of the run; `alone` and the layout decide what is covered, and of what. None: workers that send models.
+    """
+
+    def __init__(self, config: Config, facts: Facts | None = None) -> None:
+        facts = facts or Facts("sharded")
+        self.alone, self.pooled = facts.alone, facts.layout != "sharded"
         self.config = config
-        self.clip, self.delta = config.clip, config.delta
-        self.unit, self.accountant = config.clip_unit, config.accountant
+        self.clip, self.delta = config.clip, known_delta(config)
+        self.unit, self.accountant = config.clip_unit, str(config.accountant)
         self.noise_multiplier, self.sample_rate = config.noise_multiplier, 0.0
         self.taken = 0  # noisy steps
         self.scalars: NoisyScalars | None = None
-        self.not_covered = ""
+        self.planned: int | None = None  # steps that the noise is calibrated for
+        self.not_covered: list[str] = []
 
     def prepare(self, rows: int, batch: int, steps: int, generator: torch.Generator | SecretStream) -> None:
-        """Calibrate the noise.
+        """Calibrate the noise; what `scalars` will release counts too, so set them before.
 
         Parameters
         ----------
@@ -117,11 +146,21 @@ class ExamplePrivacy:
         """
         self.rows, self.expected, self.planned, self.generator = rows, min(batch, rows), steps, generator
         self.sample_rate = sample_rate(rows, batch)
-        self.noise_multiplier = noise_multiplier(self.config, rows, batch, steps)
+        beside = () if self.scalars is None else (self.scalars.planned_history,)
+        self.accountant = accountant_of(self.config, self.sample_rate, self.pooled)
+        self.noise_multiplier = noise_multiplier(self.config, rows, batch, steps, beside, self.pooled)
 
     def sample(self, rng: np.random.Generator | SecretStream) -> np.ndarray:
         """The rows of a Poisson batch, ascending."""
         return poisson(self.rows, self.sample_rate, rng)
+
+    def factors(self, norms: torch.Tensor) -> torch.Tensor:
+        """What examples' gradients are multiplied by, given their L2 norms, (n,); only with unit=example."""
+        return (self.clip / norms).clamp_(max=1)  # a norm of 0 gives infinity, and so 1
+
+    def mean_noise(self, like: torch.Tensor) -> torch.Tensor:
+        """The `noise` of a sum over the expected batch; only with unit=example."""
+        return self.noise(like) / self.expected
 
     def noise(self, like: torch.Tensor) -> torch.Tensor:
         """Noise for one step's sum (unit=batch: mean), of the shape of `like`.
@@ -130,7 +169,7 @@ class ExamplePrivacy:
         ------
         FederationError : all planned steps were taken.
         """
-        if self.taken >= self.planned:
+        if self.planned is None or self.taken >= self.planned:
             raise FederationError(f"the noise was calibrated for {self.planned} steps, and this is one more")
         self.taken += 1
         assert self.noise_multiplier is not None
@@ -151,24 +190,35 @@ class ExamplePrivacy:
         if self.scalars is not None:
             model, loss = (accountant.spent_epsilon([one], self.delta, self.accountant) for one in self.history)
             scalars = {"model_epsilon": model, "ranking_epsilon": loss, "ranking_noise": self.scalars.noise_multiplier}
-        return {
-            "mechanism": "dp_sgd",
-            "epsilon": epsilon,
-            "delta": self.delta,
-            "unit": "one example of a worker's shard",
-            "neighbouring": "add_remove",
-            "covers": "model" if self.not_covered else "transcript",
-            **({"not_covered": self.not_covered} if self.not_covered else {}),
-            "accountant": self.accountant,
-            "classical_epsilon": accountant.classical_epsilon(self.history, self.delta),
-            "clip": self.clip,
-            "clip_unit": self.unit,
-            "noise_multiplier": self.noise_multiplier,
-            "sample_rate": self.sample_rate,
-            "steps": self.taken,
-            "sampling": "poisson",
+        return reported(
+            target(self.config),
+            mechanism="dp_sgd",
+            epsilon=epsilon,
+            delta=self.delta,
+            mu=accountant.mu_of_steps(self.history) if self.accountant == "exact" else None,
+            unit="one row with the columns of all parties, and its label"
+            if self.pooled
+            else "one example of a worker's shard",
+            neighbouring="add_remove",
+            covers="model" if self.not_covered or self.alone else "transcript",
+            not_covered=[
+                *self.not_covered,
+                "how many rows a worker has",
+                "means and scales of columns, where they are standardised: they are taken without noise",
+                *(["the mean label, which labels that are numbers are centred by"] if self.pooled else []),
+                "evaluation exchanges",
+            ],
+            accountant=self.accountant,
+            releases={"planned": self.planned, "done": self.taken},
+            noise_multiplier=self.noise_multiplier,
+            clip=self.clip,
+            classical_epsilon=accountant.classical_epsilon(self.history, self.delta),
+            clip_unit=self.unit,
+            sample_rate=self.sample_rate,
+            steps=self.taken,
+            sampling="none" if self.accountant == "exact" else "poisson",
             **scalars,
-        }
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """The state that a checkpoint keeps."""
@@ -182,7 +232,7 @@ class ExamplePrivacy:
 
 
 class NoisyScalars:
-    """A worker's mean loss, released now and then with a budget of its own.
+    """A worker's mean loss, released now and then with a budget of its own, which is part of the worker's.
 
     Losses are clipped to [0, bound] and summed over a Poisson batch; the sum gets noise.
     """
@@ -198,6 +248,11 @@ class NoisyScalars:
     def history(self) -> tuple[float, float, int]:
         """The noise multiplier, sample rate and releases so far."""
         return self.noise_multiplier, self.sample_rate, self.taken
+
+    @property
+    def planned_history(self) -> tuple[float, float, int]:
+        """The same of the whole run."""
+        return self.noise_multiplier, self.sample_rate, self.planned
 
     def release(self, losses: np.ndarray, expected: float, rng: np.random.Generator | SecretStream) -> float:
         """The noisy mean of a batch's losses, (n,).
@@ -218,15 +273,23 @@ class NoisyScalars:
 
 
 def calibrated(
-    target: float, delta: float, sample_rate: float, steps: int, accountant_name: str, key: str = "privacy.epsilon"
+    target: float,
+    delta: float,
+    sample_rate: float,
+    steps: int,
+    accountant_name: str,
+    key: str = "privacy.epsilon",
+    beside: accountant.History = (),
 ) -> float:
-    """As `accountant.calibrate_steps`.
+    """As `accountant.calibrate_steps`; 0 for an infinite target.
 
     Raises
     ------
     ConfigError : no noise reaches the target; the problem is that of `key`.
     """
+    if math.isinf(target):
+        return 0.0
     try:
-        return accountant.calibrate_steps(target, delta, sample_rate, steps, accountant_name)
+        return accountant.calibrate_steps(target, delta, sample_rate, steps, accountant_name, beside)
     except ValueError as error:
         raise ConfigError([Problem(key, target, str(error))]) from None

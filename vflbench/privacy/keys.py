@@ -1,70 +1,256 @@
-"""Keys that several mechanisms have, and what is wrong with them."""
+"""Keys that every mechanism has, what they mean for a run, and what is wrong with them.
 
-from dataclasses import dataclass
-from typing import Annotated
+One budget, `epsilon` and `delta`, calibrates every mechanism to what this run releases. Another key may say instead how
+much noise there is: `mu`, `noise_multiplier`, `label_noise` or `cell_epsilon`. What was not given is computed and
+reported.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import numpy as np
 
 from vflbench.privacy import accountant
 from vflbench.types import Positive, PrivacyConfig, Problem, Range
 
+# L2 sensitivity of one clipped row, in units of the clipping norm.
+SENSITIVITY = {"replace_one": 2.0, "add_remove": 1.0}
+EPSILON = 8.0  # where no key says how much noise there is
+INSTEAD = ("mu", "noise_multiplier", "cell_epsilon")  # of epsilon; label_noise, where labels alone are protected
+
 
 @dataclass
-class Clipped(PrivacyConfig):
-    """Keys of mechanisms that clip."""
+class Budget(PrivacyConfig):
+    """Keys of every mechanism."""
+
+    # of all releases of a unit together; inf: no noise, no guarantee; null: 8, where no other key says it
+    epsilon: Annotated[float, Range(above=0, at_most=accountant.SEARCH_END, infinite=True)] | None = None
+    # null: the largest power of ten below 1 / (1.1 n), n the units of the largest party; labels and bins need none
+    delta: float | None = None
+
+
+@dataclass
+class Clipped(Budget):
+    """Keys of mechanisms that clip, and add Gaussian noise."""
 
     clip: Positive = 1.0  # largest L2 norm of a row or gradient that gets noise
-    delta: float = 1e-5
-
-
-@dataclass
-class Noisy(Clipped):
-    """Keys of mechanisms whose noise is given, or calibrated to a target."""
-
-    # standard deviation over clip; null: calibrated to epsilon
+    # standard deviation over clip, instead of epsilon
     noise_multiplier: Annotated[float, Range(at_least=0)] | None = None
-    # target; null: noise_multiplier is given
-    epsilon: Annotated[float, Range(above=0, at_most=accountant.SEARCH_END)] | None = None
 
 
 @dataclass
-class Labels(PrivacyConfig):
+class Released(Clipped):
+    """Keys of mechanisms whose releases of a row are counted."""
+
+    # of all releases of a row together, instead of epsilon; inf: no noise
+    mu: Annotated[float, Range(above=0, infinite=True)] | None = None
+
+
+@dataclass
+class Labels(Budget):
     """Keys of mechanisms that protect labels."""
 
-    label_noise: Positive = 0.5  # lambda: standard deviation of the noise on each coordinate of a one-hot label
+    # lambda: standard deviation of the noise on each coordinate of a one-hot label; null: calibrated to epsilon
+    label_noise: Positive | None = None
     # a regression's labels are classes: 5 (1 to 5) | 6 (0 to 5)
     rating_classes: Annotated[int, Range(at_least=5, at_most=6)] = 5
 
 
 @dataclass
-class Gradients(Noisy):
+class Gradients(Clipped):
     """Keys of mechanisms that protect gradients."""
 
     # standard deviation over prediction_clip of the noise on predictions; null: none
     prediction_noise: Positive | None = None
-    prediction_clip: Positive = 1.0  # largest L2 norm of a prediction that is sent, with prediction_noise
+    prediction_clip: Positive = 1.0  # largest L2 norm of a prediction that is sent, where predictions get noise
+    # shares of epsilon, in mu^2: of gradients, and of predictions, which get noise then; null: gradients have it all
+    split: list[float] | None = None
 
 
-def check_delta(config: Clipped) -> list[Problem]:
-    """Return a problem where delta is no probability."""
-    if 0 < config.delta < 1:
-        return []
-    return [Problem("privacy.delta", config.delta, "must lie between 0 and 1, well below one over the number of rows")]
+def default_delta(units: int) -> float:
+    """The largest power of ten that is below 1 / (1.1 `units`)."""
+    return 10.0 ** -math.ceil(math.log10(1.1 * units))
 
 
-def check_target(config: Noisy, rdp: bool = False) -> list[Problem]:
-    """As `check_delta`; and exactly one of a target and its noise must be given.
+def settled(config: Any, units: int | None = None) -> Any:
+    """The configuration with an epsilon where no key says how much noise there is, and with a delta.
+
+    Parameters
+    ----------
+    units : those that the largest party protects; None: not known, and delta stays as it is.
+    """
+    if not isinstance(config, Budget):
+        return config
+    changes: dict[str, Any] = {}
+    if not _given(config):
+        changes["epsilon"] = EPSILON
+    if config.delta is None and units:
+        changes["delta"] = default_delta(units)
+    return replace(config, **changes)
+
+
+def target(config: Any) -> dict[str, float] | None:
+    """What is to be spent, `epsilon` or `mu`, of settled keys; None where they say how much noise there is."""
+    for key in ("epsilon", "mu"):
+        if (value := vars(config).get(key)) is not None:
+            return {key: value}
+    return None
+
+
+def known_delta(config: Budget) -> float:
+    """The delta of settled keys."""
+    assert config.delta is not None, "settled() gives one, and mechanisms.make refuses keys without it"
+    return config.delta
+
+
+def noise_multiplier(config: Clipped, sensitivity: float, releases: int) -> float:
+    """The standard deviation over clip with which `releases` releases of a row spend what settled keys ask for.
+
+    Parameters
+    ----------
+    sensitivity : of one release, over clip.
+    """
+    if config.noise_multiplier is not None:
+        return config.noise_multiplier
+    if isinstance(config, Released) and (mu := config.mu) is not None:
+        return sensitivity * math.sqrt(releases) / mu
+    assert config.epsilon is not None  # settled
+    if math.isinf(config.epsilon):
+        return 0.0
+    return accountant.calibrate(config.epsilon, known_delta(config), sensitivity, releases)
+
+
+def check_budget(config: Budget, rdp: bool = False) -> list[Problem]:
+    """Return what is wrong with the keys of a budget, each by itself or together.
 
     Parameters
     ----------
     rdp : whether RDP accounts for the noise, which bounds the target from below.
     """
-    problems = check_delta(config)
-    least = accountant.least_epsilon(config.delta) if rdp and not problems else 0.0
-    if config.epsilon is None and config.noise_multiplier is None:
-        allowed = "give a target, privacy.epsilon=8, or the noise, privacy.noise_multiplier=1"
-    elif config.epsilon is not None and config.noise_multiplier is not None:
-        allowed = "give either epsilon or noise_multiplier, and null for the other"
-    elif config.epsilon is not None and config.epsilon <= least:
-        allowed = f"must be above {least:.4g}: RDP proves nothing smaller at delta={config.delta:g}"
-    else:
-        return problems
-    return [*problems, Problem("privacy.epsilon", "null" if config.epsilon is None else config.epsilon, allowed)]
+    problems = []
+    delta, epsilon = config.delta, config.epsilon
+    if delta is not None and not 0 < delta < 1:
+        allowed = "must lie between 0 and 1, well below one over the number of rows"
+        problems.append(Problem("privacy.delta", delta, allowed))
+    first, *more = _given(config) or ["epsilon"]
+    if more:
+        names = ", ".join(f"privacy.{key}" for key in (first, *more))
+        allowed = f"one key says how much noise there is, and these are {1 + len(more)}: {names}"
+        problems.append(Problem(f"privacy.{first}", getattr(config, first), allowed))
+    elif rdp and epsilon is not None and delta is not None and not problems:
+        least = accountant.least_epsilon(delta)
+        if epsilon <= least:
+            allowed = f"must be above {least:.4g}: RDP proves nothing smaller at delta={delta:g}"
+            problems.append(Problem("privacy.epsilon", epsilon, allowed))
+    return problems
+
+
+def check_gradients(config: Gradients, rdp: bool = True) -> list[Problem]:
+    """As `check_budget`, and what is wrong with the noise of predictions."""
+    problems, split, noise = check_budget(config, rdp), config.split, config.prediction_noise
+    if split is not None:
+        shown = "[" + ",".join(f"{share:g}" for share in split) + "]"
+        if len(split) != 2 or min(split) <= 0 or not math.isclose(sum(split), 1):
+            allowed = "must be two shares above 0 that add up to 1: of gradients, and of predictions"
+            problems.append(Problem("privacy.split", shown, allowed))
+        for key in ("noise_multiplier", "prediction_noise"):
+            if vars(config)[key] is not None:
+                allowed = f"shares out privacy.epsilon, and privacy.{key} is given: use one"
+                problems.append(Problem("privacy.split", shown, allowed))
+    elif noise is not None and config.noise_multiplier is None:
+        other = "privacy.split=[0.5,0.5] shares out one epsilon of gradients and predictions"
+        allowed = f"goes with privacy.noise_multiplier; {other}"
+        problems.append(Problem("privacy.prediction_noise", noise, allowed))
+    return problems
+
+
+def _given(config: Budget) -> list[str]:
+    """The keys that say how much noise there is."""
+    instead = [key for key in INSTEAD if hasattr(config, key)] or ["label_noise"]
+    return [key for key in ("epsilon", *instead) if vars(config).get(key) is not None]
+
+
+def reported(
+    target: dict[str, float] | None,
+    *,
+    mechanism: str,
+    epsilon: float,
+    delta: float,
+    mu: float | None = None,
+    unit: str,
+    neighbouring: str,
+    covers: str,
+    not_covered: list[str],
+    accountant: str,
+    releases: dict[str, int | None],
+    noise_multiplier: float | None = None,
+    clip: float | None = None,
+    clipped_share: float | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """What a mechanism has spent, in the form that all of them report.
+
+    Parameters
+    ----------
+    target : as `target` gives it.
+    not_covered : what epsilon says nothing of, a phrase each.
+    accountant : rdp | prv | gdp; exact: mu-GDP of a known number of Gaussian releases; pure: delta is 0.
+    releases : of a unit, `planned` (None: not known) and `done`.
+    clipped_share : of rows that were longer than `clip`; it is not private, and no result has it.
+    more : what only this mechanism says.
+    """
+    spent: dict[str, Any] = {"epsilon": epsilon, "mu": mu}
+    share = None
+    if target is not None:
+        ((key, asked),) = target.items()
+        share = None if math.isinf(asked) else spent[key] / asked
+    return {
+        "mechanism": mechanism,
+        "epsilon": epsilon,
+        "delta": delta,
+        "mu": mu,
+        "target": target,
+        "spent_of_target": share,
+        "unit": unit,
+        "neighbouring": neighbouring,
+        "covers": covers,
+        "not_covered": not_covered,
+        "accountant": accountant,
+        "releases": releases,
+        "noise_multiplier": noise_multiplier,
+        "clip": clip,
+        "clipped_share": clipped_share,
+        **more,
+    }
+
+
+def added(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What the parties of one organisation have spent together.
+
+    Its workers may each release the same row, in different rounds: those releases add up.
+
+    Parameters
+    ----------
+    several : what each says (`reported`), with `counts`: its releases of each row, or None.
+    """
+    most = max(several, key=lambda one: float(one["epsilon"]))
+    counted = [one for one in several if one["counts"] is not None and one["counts"].any()]
+    if len(counted) < 2:
+        return most
+    counts = np.zeros(max(len(one["counts"]) for one in counted), np.int64)
+    clipped = 0.0
+    for one in counted:
+        counts[: len(one["counts"])] += one["counts"]
+        clipped += one["clipped_share"] * one["counts"].sum()
+    done = int(counts.max())
+    mu = accountant.composed_mu(SENSITIVITY[most["neighbouring"]], most["noise_multiplier"], done)
+    said = {key: value for key, value in most.items() if key not in ("target", "spent_of_target")} | {
+        "epsilon": accountant.epsilon(mu, most["delta"]),
+        "mu": mu,
+        "releases": {**most["releases"], "done": done},
+        "clipped_share": clipped / counts.sum(),
+        "counts": counts,
+    }
+    return reported(most["target"], **said)

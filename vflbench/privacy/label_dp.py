@@ -6,7 +6,7 @@ from vflbench.privacy import keys, tables
 from vflbench.types import OptionInfo
 
 OPTIONS = (OptionInfo("label_dp", "Laplace noise on one-hot labels"),)
-check_labels, make = tables.check_labels, tables.TablePrivacy
+check, check_labels, make = keys.check_budget, tables.check_labels, tables.TablePrivacy
 
 
 @dataclass

@@ -3,14 +3,19 @@
 Every mechanism is a module of this package. The party that owns the data applies its mechanism, before `send`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vflbench.types import VflbenchError, module_of
+from vflbench.privacy import keys
+from vflbench.types import ConfigError, Problem, VflbenchError, hook, module_of, refuse
 
+# no epsilon says anything of these
+TIMES = "when messages are sent, and when the run ends, where a score ends it (target)"
 # methods of every mechanism; the algorithms that take one may call others
 NEEDED = ("spent", "state_dict", "load_state_dict")
+LOUD = 10.0  # noise over the longest row, above which a user is warned of it
+INSIDE = ("clipped_share", "counts", "organisation")  # what parties say of themselves, and no result has
 
 
 @dataclass(frozen=True)
@@ -22,11 +27,20 @@ class Facts:
     max_releases: int | None = None
     batch_size: int | None = None  # rows of a publication; None without batches
     samples: int | None = None  # rows of the training set, likewise
-    retries: bool = True  # whether the algorithm may publish again what came too late
+    classes: int = 0  # of the labels; 0: they are numbers
+    alone: bool = False  # parties send nothing, and have their rows whole, with labels
 
 
-def make(config: Any, facts: Facts) -> Any:
-    """The mechanism of one party; None for privacy=none. Every party needs its own.
+def make(config: Any, facts: Facts, server: bool = False) -> Any:
+    """The mechanism of one party. Every party needs its own.
+
+    Parameters
+    ----------
+    server : whether the party is one.
+
+    Returns
+    -------
+    None for privacy=none, and for a party of whose data the mechanism protects nothing.
 
     Raises
     ------
@@ -35,8 +49,15 @@ def make(config: Any, facts: Facts) -> Any:
     """
     if config.name == "none":
         return None
-    module = module_of(config)
-    made = module.make(config, facts)
+    module, config = module_of(config), keys.settled(config)
+    if isinstance(config, keys.Clipped) and config.delta is None:
+        raise ConfigError([Problem("privacy.delta", "null", "needs a number, as the number of rows is not known here")])
+    if check := hook(module, "check"):  # once more, with a delta
+        refuse(check(config))
+    build = hook(module, "make_server") if server else module.make
+    made = None if build is None else build(config, facts)
+    if made is None:
+        return None
     if lacking := [name for name in NEEDED if not callable(getattr(made, name, None))]:
         raise VflbenchError(
             f"{module.__file__}: what make gives has no {', '.join(lacking)}: it must have {', '.join(NEEDED)}"
@@ -47,11 +68,59 @@ def make(config: Any, facts: Facts) -> Any:
 def together(spent: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
     """The summary of all parties' `spent()`, given by name; None where there are none.
 
-    It has what the party that spent most says, and each party's epsilon.
+    It has what the party that spent most says, and each party's epsilon. It leaves out what is not private: see
+    `clipped`. Of labels and rows together, `not_covered` has what both say.
     """
     if not spent:
         return None
-    most = dict(max(spent.values(), key=lambda s: float(s["epsilon"])))
-    if "label_epsilon" in most:  # that of the party with the labels
-        most["label_epsilon"] = max(s["label_epsilon"] for s in spent.values())
+    # Labels are another unit than rows. Where both are protected, each has its epsilon, and rows come first.
+    rows = [one for one in spent.values() if "label_unit" not in one or one["unit"] != one["label_unit"]]
+    most = dict(max(rows or spent.values(), key=lambda s: float(s["epsilon"])))
+    uncovered = list(most.get("not_covered", ()))
+    if labels := [one for one in spent.values() if "label_epsilon" in one]:  # that of the party with the labels
+        owner = max(labels, key=lambda s: float(s["label_epsilon"]))
+        most |= {key: value for key, value in owner.items() if key.startswith("label_")}
+        uncovered += owner.get("not_covered", ())
+    most["not_covered"] = list(dict.fromkeys([*uncovered, TIMES]))
+    for key in INSIDE:
+        most.pop(key, None)
     return most | {"epsilon_by_party": {name: s["epsilon"] for name, s in spent.items()}}
+
+
+def by_organisation(parties: Iterable[Any]) -> dict[str, dict[str, Any]]:
+    """What each organisation has spent, by name: the releases of a row by its workers add up.
+
+    Parameters
+    ----------
+    parties : with `spent()`, in their order.
+    """
+    members: dict[str, list[dict[str, Any]]] = {}
+    for party in parties:
+        if (one := party.spent()) is not None:
+            members.setdefault(one["organisation"], []).append(one)
+    return {name: keys.added(several) for name, several in members.items()}
+
+
+def clipped(spent: Mapping[str, Mapping[str, Any]]) -> str:
+    """Who clipped what share of its rows, in words; empty where nobody counts it.
+
+    The shares are computed without noise. So they are shown where the run is, and no result has them.
+    """
+    shares = {name: one.get("clipped_share") for name, one in spent.items()}
+    return ", ".join(f"{name} {share:.1%}" for name, share in shares.items() if share is not None)
+
+
+def noise_in_words(made: Iterable[Any]) -> list[str]:
+    """How loud the noise is that parties' mechanisms add, a line each; none where nothing was released."""
+    made, lines = list(made), []
+    if edges := [share for one in made if (share := getattr(one, "false_edges", None)) is not None]:
+        lines.append(f"edges: up to {max(edges):.3g} false ones are shown for each true one (not private)")
+    ratios = [ratio for one in made if (ratio := getattr(one, "noise_to_signal", None)) is not None]
+    if not ratios:
+        return lines
+    lines += [f"noise to signal: each release of a row gets noise {max(ratios):.3g} times as long as the longest row"]
+    if max(ratios) > LOUD:
+        lines.append(
+            f"warning: above {LOUD:g} little can be learnt. Fewer releases, or a larger epsilon, need less noise"
+        )
+    return lines

@@ -18,4 +18,4 @@ class Config(keys.Gradients, keys.Labels):
 
 def check(config: Config) -> list[Problem]:
     """What is wrong with the keys."""
-    return keys.check_target(config, rdp=True)
+    return keys.check_gradients(config)

@@ -16,10 +16,14 @@ given what the server sent it. Predictions f(theta; row) sent over the wire are 
 hides. A party that knows theta can solve a linear model for the row (attacks/prediction_recovery.py), and other
 parties' parameters learn from the predictions. So `covers` is `model`.
 
-With `prediction_noise` every prediction that leaves is clipped and gets noise. Then the server's results (z, lambda, Y)
-are post-processing, and `covers` is `transcript`: epsilon is that of gradients and predictions together. Where the
-server draws the batches (SGD), it knows which rows took part, and sampling does not hide a row from it: that epsilon
-counts every batch of a row in full.
+With `split` or `prediction_noise` every prediction that leaves is clipped and gets noise. Then the server's results (z,
+lambda, Y) are post-processing, and `covers` is `transcript`: epsilon is that of gradients and predictions together.
+Where the server draws the batches (SGD), it knows which rows took part, and sampling does not hide a row from it: that
+epsilon counts every batch of a row in full. `split` shares out one epsilon, in mu^2, as Gaussian releases add up:
+
+    rows are in every batch, or the server draws them   mu-GDP, exact; the server says how often a row will be drawn
+    the client draws its own batches (ADMM)             RDP: predictions get their share of the mu of RDP, gradients
+                                                        the rest, with credit for the sampling
 """
 
 from __future__ import annotations
@@ -30,20 +34,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vflbench.privacy import accountant
-from vflbench.privacy.gaussian import GaussianEmbedding, gaussian_like
-from vflbench.privacy.keys import Gradients, Labels
+from vflbench.privacy.gaussian import GaussianEmbedding
+from vflbench.privacy.gradients import NoisyGradients, Numbers
+from vflbench.privacy.keys import EPSILON, Gradients, Labels, known_delta, reported
 from vflbench.privacy.mechanisms import Facts
-from vflbench.seeding import SecretStream
 from vflbench.types import FederationError, PrivacyConfig, Problem, RunConfig, refuse
 
 if TYPE_CHECKING:
     import torch
 
     from vflbench.federation.party import Party
-    from vflbench.models.partial import Partial
-
-Numbers = np.random.Generator | SecretStream
-
 
 # --- labels -----------------------------------------------------------------------------------------------------------
 
@@ -55,14 +55,17 @@ class NoisyLabels:
     2 sqrt(2) / lambda.
     """
 
-    def __init__(self, deviation: float, rating_classes: int) -> None:
+    def __init__(self, deviation: float, rating_classes: int, target: float | None = None) -> None:
         self.deviation, self.rating_classes = deviation, rating_classes
+        self.target = target  # epsilon that the deviation was calibrated to; None: it was given
         self.count = 0  # labels handed over
 
     @property
     def epsilon(self) -> float:
         """The epsilon of one label; 0 before any was handed over."""
-        return 2 * math.sqrt(2) / self.deviation if self.count else 0.0
+        if not self.count:
+            return 0.0
+        return label_noise(self.deviation) if self.target is None else self.target
 
     def protect(self, labels: np.ndarray, classes: int, rng: Numbers) -> np.ndarray:
         """A noisy copy of `labels` (n,), of the same type; to be called once.
@@ -87,6 +90,11 @@ class NoisyLabels:
         return noisy
 
 
+def label_noise(epsilon: float) -> float:
+    """The deviation lambda with which a label has `epsilon`; and the other way round, as it is its own inverse."""
+    return 2 * math.sqrt(2) / epsilon
+
+
 def check_labels(config: Labels | NoisyLabels, labels: np.ndarray, classes: int) -> list[Problem]:
     """Return a problem where labels cannot get noise: they are neither classes nor, where `classes` is 0, ratings."""
     first = 6 - config.rating_classes
@@ -98,89 +106,6 @@ def check_labels(config: Labels | NoisyLabels, labels: np.ndarray, classes: int)
     taken = f"noises classes, or whole ratings from {first} to 5 (privacy.rating_classes={config.rating_classes})"
     other = "use privacy=dp_sgd, or classes where the data set has them"
     return [Problem("privacy", "label_dp, tablepuppet", f"{taken}, and a label is {unrated[0]:.6g}: {other}")]
-
-
-# --- gradients --------------------------------------------------------------------------------------------------------
-
-
-class NoisyGradients:
-    """DP-SGD's step: rows' gradients, clipped to L2 norm `clip`, summed over a Poisson batch, plus noise.
-
-    The noise is N(0, (sigma clip)^2 I).
-    """
-
-    def __init__(self, clip: float, noise_multiplier: float | None, epsilon: float | None, delta: float) -> None:
-        self.clip, self.noise_multiplier, self.target, self.delta = clip, noise_multiplier, epsilon, delta
-        self.sample_rate = 0.0
-        self.planned: int | None = None  # steps that the noise is calibrated for
-        self.taken = 0
-
-    def prepare(self, sample_rate: float, steps: int, rng: Numbers, noise: torch.Generator | SecretStream) -> None:
-        """Calibrate the noise; after a resume, only take the streams.
-
-        Parameters
-        ----------
-        sample_rate : the largest probability with which a row is part of a batch.
-        steps : batches of the whole run.
-        rng : draws batches.
-        noise : draws the noise.
-        """
-        self.rng, self.noise = rng, noise
-        if self.planned is not None:
-            return
-        self.sample_rate, self.planned = sample_rate, steps
-        if self.noise_multiplier is None:
-            assert self.target is not None  # checked with the configuration
-            found = 0.0  # no row of this party joins: there is nothing to hide
-            if sample_rate * steps:
-                found = accountant.calibrate_steps(self.target, self.delta, sample_rate, steps)
-            self.noise_multiplier = found  # at last: where no noise is enough, `gradient` goes on to refuse
-
-    def sample(self, rows: int, rate: float) -> np.ndarray:
-        """A Poisson batch: each of `rows` rows with probability `rate`, ascending."""
-        return poisson(rows, rate, self.rng)
-
-    def gradient(
-        self, model: Partial, x: torch.Tensor, cotangent: torch.Tensor, out: torch.Tensor, inside: torch.Tensor
-    ) -> torch.Tensor:
-        """The noisy sum of the rows' clipped gradients, of theta's shape; it counts as one step.
-
-        Raises
-        ------
-        FederationError : all planned steps were taken.
-        """
-        if self.planned is None or self.noise_multiplier is None or self.taken >= self.planned:
-            planned = self.planned or 0
-            raise FederationError(f"the noise was calibrated for {planned} steps, and a further one is to be taken")
-        self.taken += 1
-        # a row of norm 0 gives infinity, and so 1
-        factor = (self.clip / model.row_norms(x, cotangent, out, inside)).clamp_(max=1)
-        total = model.gradient(x, cotangent * factor[:, None], out, inside)
-        return total.add_(gaussian_like(total, self.noise), alpha=self.noise_multiplier * self.clip)
-
-    @property
-    def history(self) -> tuple[float, float, int]:
-        """The noise multiplier, sample rate and steps taken, as the accountant composes them."""
-        return self.noise_multiplier or 0.0, self.sample_rate, self.taken
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state that a checkpoint keeps."""
-        return {"noise": self.noise_multiplier, "rate": self.sample_rate, "planned": self.planned, "taken": self.taken}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take the state back from a checkpoint."""
-        self.noise_multiplier, self.sample_rate = state["noise"], state["rate"]
-        self.planned, self.taken = state["planned"], state["taken"]
-
-
-def poisson(rows: int, rate: float, rng: Numbers) -> np.ndarray:
-    """Each of `rows` rows with probability `rate`, independently; ascending int64.
-
-    The cost is the length of the result; with a secret stream it is `rows`.
-    """
-    if isinstance(rng, SecretStream):
-        return np.flatnonzero(rng.random(rows) < rate)
-    return np.sort(rng.choice(rows, size=rng.binomial(rows, rate), replace=False, shuffle=False))
 
 
 # --- one party's mechanism --------------------------------------------------------------------------------------------
@@ -197,23 +122,87 @@ class TablePrivacy:
     def __init__(self, config: Labels | Gradients, facts: Facts) -> None:
         self.name, self.delta = config.name, 0.0
         self.row = "the joined table" if facts.layout == "aligned" else "a table T_i"
-        self.labels = NoisyLabels(config.label_noise, config.rating_classes) if isinstance(config, Labels) else None
+        self.labels: NoisyLabels | None = None
+        if isinstance(config, Labels):
+            asked = EPSILON if config.epsilon is None else config.epsilon
+            given = config.label_noise
+            deviation, target = (label_noise(asked), asked) if given is None else (given, None)
+            self.labels = NoisyLabels(deviation, config.rating_classes, target)
         self.steps: NoisyGradients | None = None
         self.predictions: GaussianEmbedding | None = None
-        self.drawn_by_server = False
+        self.split: list[float] | None = None
+        self.drawn_by_server = self.every_row = False
         if isinstance(config, Gradients):
-            self.delta = config.delta
-            self.steps = NoisyGradients(config.clip, config.noise_multiplier, config.epsilon, config.delta)
-            if config.prediction_noise is not None:
-                clip, noise = config.prediction_clip, config.prediction_noise
-                self.predictions = GaussianEmbedding(clip, noise, config.delta, "add_remove")
+            self.delta = known_delta(config)
+            self.steps = NoisyGradients(config.clip, config.noise_multiplier, config.epsilon, self.delta)
+            self.split = config.split
+            clip, noise = config.prediction_clip, config.prediction_noise
+            if noise is not None:
+                self.predictions = GaussianEmbedding(clip, noise, self.delta, "add_remove")
+            elif self.split is not None:  # nothing may be released before `prepare` has found the noise
+                self.predictions = GaussianEmbedding(clip, 0.0, self.delta, "add_remove", limit=0)
 
-    def prepare(self, me: Party, sample_rate: float, steps: int, drawn_by_server: bool) -> NoisyGradients | None:
-        """Prepare the noisy gradients (see `NoisyGradients.prepare`) and return them; None where gradients get none."""
-        self.drawn_by_server = drawn_by_server
-        if self.steps is not None:
-            self.steps.prepare(sample_rate, steps, me.secret_rng("batches"), me.secret_torch_rng("noise"))
+    def prepare(
+        self,
+        me: Party,
+        sample_rate: float,
+        steps: int,
+        drawn_by_server: bool,
+        every_row: bool = False,
+        releases: int = 0,
+    ) -> NoisyGradients | None:
+        """Prepare the noisy gradients (see `NoisyGradients.prepare`) and return them; None where gradients get none.
+
+        Parameters
+        ----------
+        every_row : each batch is all rows by the protocol, so that releases are plain Gaussian.
+        releases : predictions of the most predicted row in the whole run; `split` needs it.
+        """
+        self.drawn_by_server, self.every_row = drawn_by_server, every_row
+        if self.steps is None:
+            return None
+        found: float | None = None
+        beside: accountant.History = ()
+        if self.steps.planned is None and self.steps.noise_multiplier is None:
+            found, beside = self._shares(releases if drawn_by_server else steps, releases)
+        self.steps.prepare(sample_rate, steps, me.secret_rng("batches"), me.secret_torch_rng("noise"), found, beside)
         return self.steps
+
+    @property
+    def exact(self) -> bool:
+        """Whether all releases of a row are Gaussian, and their number is known: mu-GDP instead of RDP."""
+        return self.every_row or (self.split is not None and self.drawn_by_server)
+
+    def _shares(self, times: int, releases: int) -> tuple[float | None, accountant.History]:
+        """Give predictions the noise of their share of epsilon.
+
+        Parameters
+        ----------
+        times : gradients of a row in the whole run, if it is in all batches that it can be in.
+        releases : predictions of a row.
+
+        Returns
+        -------
+        The noise multiplier of gradients, None where sampling has yet to be counted; and the predictions that their
+        noise is calibrated beside.
+        """
+        assert self.steps is not None and self.steps.target is not None  # as there is no noise multiplier
+        target, (gradients, predictions) = self.steps.target, self.split or (1.0, 0.0)
+        if not self.exact and not predictions:
+            return None, ()
+        if self.exact:
+            mu = accountant.mu_of(target, self.delta) * (1 - 1e-9)  # rounding must not exceed the target
+        elif math.isinf(target):
+            mu = math.inf
+        else:  # the mu that RDP can prove
+            mu = 1 / accountant.calibrate_steps(target, self.delta, 1.0, 1)
+        if self.predictions is not None:
+            noise = math.sqrt(releases / predictions) / mu
+            self.predictions.noise_multiplier = noise
+            self.predictions.limit = self.predictions.planned = releases
+        if self.exact:
+            return math.sqrt(times / gradients) / mu, ()
+        return None, ((noise, 1.0, releases),) if noise else ()
 
     def spent(self) -> dict[str, Any]:
         """What this party has spent so far.
@@ -231,53 +220,83 @@ class TablePrivacy:
             }
         if self.steps is None:
             assert self.labels is not None
-            return {
-                "mechanism": self.name,
-                "epsilon": self.labels.epsilon,
-                "delta": 0.0,
-                "unit": label_unit,
-                "neighbouring": "replace_one",
-                "covers": "transcript",
-                "not_covered": "features, join keys, row counts",
+            return reported(
+                None if self.labels.target is None else {"epsilon": self.labels.target},
+                mechanism=self.name,
+                epsilon=self.labels.epsilon,
+                delta=0.0,
+                unit=label_unit,
+                neighbouring="replace_one",
+                covers="transcript",
+                not_covered=[
+                    "features, and predictions, which tell features",
+                    "labels of validation and test rows, by which the run is scored, and may stop",
+                    "join keys and row counts",
+                ],
+                accountant="pure",
+                releases={"planned": 1, "done": int(self.labels.count > 0)},
                 **label,
-            }
-        spent = {
-            "mechanism": self.name,
-            "epsilon": accountant.spent_epsilon([self.steps.history], self.delta),
-            "delta": self.delta,
-            "unit": f"the features of one row of {self.row}",
-            "neighbouring": "add_remove",
-            "covers": "model",
-            "not_covered": self._not_covered(),
-            "accountant": "rdp",
-            "clip": self.steps.clip,
-            "noise_multiplier": self.steps.noise_multiplier,
-            "sample_rate": self.steps.sample_rate,
-            "steps": self.steps.taken,
-            "sampling": "poisson",
+            )
+        epsilon, mu, more = self._composed(self.steps)
+        return reported(
+            None if self.steps.target is None else {"epsilon": self.steps.target},
+            mechanism=self.name,
+            epsilon=epsilon,
+            delta=self.delta,
+            mu=mu,
+            unit=f"the features of one row of {self.row}",
+            neighbouring="add_remove",
+            covers="model" if self.predictions is None else "transcript",
+            not_covered=self._not_covered(),
+            accountant="exact" if self.exact else "rdp",
+            releases={"planned": self.steps.planned, "done": self.steps.taken},
+            noise_multiplier=self.steps.noise_multiplier,
+            clip=self.steps.clip,
+            clipped_share=self.steps.clipped_share,
+            sample_rate=self.steps.sample_rate,
+            steps=self.steps.taken,
+            sampling="none" if self.every_row else "poisson",
             **label,
-        }
+            **more,
+        )
+
+    def _composed(self, steps: NoisyGradients) -> tuple[float, float | None, dict[str, Any]]:
+        """The epsilon of gradients and predictions so far, its mu where there is one, and each one's part."""
+        model, sent = accountant.spent_epsilon([steps.history], self.delta), 0
+        noise, rate, taken = steps.history
+        gradients = steps.history
         if self.predictions is not None:
-            sent, noise, rate, steps = self.predictions.releases, *self.steps.history
+            sent = self.predictions.releases
             # The server knows which rows are in the batches that it draws. A row was in at most as many batches as it
             # was asked for.
-            gradients = (noise, 1.0, min(steps, sent)) if self.drawn_by_server else (noise, rate, steps)
+            gradients = (noise, 1.0, min(taken, sent)) if self.drawn_by_server else (noise, rate, taken)
+        mu = accountant.composed_mu(1.0, noise, gradients[2]) if self.exact else None
+        if self.every_row:
+            assert mu is not None
+            model = accountant.epsilon(mu, self.delta)
+        if self.predictions is None:
+            return model, mu, {}
+        other = accountant.composed_mu(1.0, self.predictions.noise_multiplier, sent)
+        if mu is None:
             both = accountant.spent_epsilon([gradients, (self.predictions.noise_multiplier, 1.0, sent)], self.delta)
-            mu = accountant.composed_mu(1.0, self.predictions.noise_multiplier, sent)
-            spent |= {
-                "epsilon": both,
-                "covers": "transcript",
-                "model_epsilon": spent["epsilon"],
-                "releases": sent,
-                "prediction_epsilon": accountant.epsilon(mu, self.delta),
+        else:
+            mu = math.hypot(mu, other)
+            both = accountant.epsilon(mu, self.delta)
+        return (
+            both,
+            mu,
+            {
+                "model_epsilon": model,
+                "prediction_releases": sent,
+                "prediction_epsilon": accountant.epsilon(other, self.delta),
                 "prediction_clip": self.predictions.norm,
                 "prediction_noise": self.predictions.noise_multiplier,
-            }
-        return spent
+            },
+        )
 
-    def _not_covered(self) -> str:
+    def _not_covered(self) -> list[str]:
         parts = [
-            "join keys, row counts, evaluation",
+            "join keys, row counts, evaluation exchanges",
             "means, spreads and category lists of the preprocessing, which are taken without noise",
         ]
         if self.labels is None:
@@ -285,19 +304,20 @@ class TablePrivacy:
         if self.predictions is None:
             parts.append("predictions sent over the wire, and what other parties' models learn from them")
             if self.drawn_by_server:
-                parts.append("the model against the server, which draws the batches: sampling hides nothing from it")
-        return "; ".join(parts)
+                known = "the server, which draws the batches, and the clients that it names their rows to"
+                parts.append(f"the model against {known}: sampling hides nothing from them")
+        return parts
 
     def state_dict(self) -> dict[str, Any]:
         """The state that a checkpoint keeps."""
         count = self.labels.count if self.labels else 0
-        state: dict[str, Any] = {"drawn_by_server": self.drawn_by_server, "labels": count}
+        state: dict[str, Any] = {"drawn_by_server": self.drawn_by_server, "every_row": self.every_row, "labels": count}
         parts = {"steps": self.steps, "predictions": self.predictions}
         return state | {name: part.state_dict() for name, part in parts.items() if part is not None}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take the state back from a checkpoint."""
-        self.drawn_by_server = state["drawn_by_server"]
+        self.drawn_by_server, self.every_row = state["drawn_by_server"], state.get("every_row", False)
         if self.labels is not None:
             self.labels.count = state["labels"]
         for name, part in (("steps", self.steps), ("predictions", self.predictions)):
@@ -311,6 +331,11 @@ class TablePrivacy:
 def trains_privately(config: PrivacyConfig) -> bool:
     """Whether gradients get noise, so that batches are drawn at random."""
     return isinstance(config, Gradients)
+
+
+def shares_budget(config: PrivacyConfig) -> bool:
+    """Whether one epsilon is for gradients and predictions together, so that a row's releases must be known."""
+    return isinstance(config, Gradients) and config.split is not None
 
 
 def protect_labels(me: Party, labels: np.ndarray | None, classes: int) -> np.ndarray | None:
@@ -337,16 +362,34 @@ def protect_predictions(
 
 
 def noisy_steps(
-    me: Party, config: RunConfig, sample_rate: float, steps: int, drawn_by_server: bool
+    me: Party,
+    config: RunConfig,
+    sample_rate: float,
+    steps: int,
+    drawn_by_server: bool,
+    every_row: bool = False,
+    releases: int | None = None,
 ) -> NoisyGradients | None:
     """The party's noisy gradients, prepared for `steps` a round; None without DP-SGD.
 
     Call it in the first round: a resumed run has its state back by then.
+
+    Parameters
+    ----------
+    every_row : as `TablePrivacy.prepare`.
+    releases : predictions of the most predicted row in the whole run; None: one a round.
     """
     assert config.rounds is not None  # decided by the runner
     if me.privacy is None:
         return None
-    noisy: NoisyGradients | None = me.privacy.prepare(me, sample_rate, config.rounds * steps, drawn_by_server)
+    noisy: NoisyGradients | None = me.privacy.prepare(
+        me,
+        sample_rate,
+        config.rounds * steps,
+        drawn_by_server,
+        every_row,
+        config.rounds if releases is None else releases,
+    )
     return noisy
 
 

@@ -132,6 +132,13 @@ def plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} does not go into JSON: {value!r}")
 
 
+def infinities(value: Any) -> Any:
+    """`value`, in which an infinite number is the text `inf`: JSON has none. A budget may be infinite."""
+    if isinstance(value, Mapping):
+        return {key: infinities(item) for key, item in value.items()}
+    return "inf" if isinstance(value, float) and value == math.inf else value
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write `plain(value)` as JSON, with the keys in their order."""
     atomic_write(path, json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
@@ -202,7 +209,8 @@ def summarise(
     rows : the curve's; the last one is `final`, the one that validation chose is `selected`.
     bytes_by_tag : charged bytes.
     bytes_by_link : bytes of each link kind; those of `local` are in no total.
-    privacy : {mechanism, epsilon, delta, unit, neighbouring, covers}; None: no mechanism.
+    privacy : {mechanism, epsilon, delta, unit, neighbouring, covers, ...}; None: no mechanism. An infinite number is
+        the text `inf`.
     extra : keys that only some runs have: utilisation, waiting_seconds, attack.
     given : all other keys of the contract (`_SUMMARY`). Three may be left out: `epochs`, `idle_seconds`, and `reason`,
         which says why the run failed, was skipped, diverged or stopped at a budget.
@@ -230,7 +238,7 @@ def summarise(
             "selected_validation": chosen[validation] if chosen else None,
         },
         "bytes": {"total": charged(bytes_by_link), "by_tag": bytes_by_tag, "by_link": bytes_by_link},
-        "privacy": {**dict.fromkeys(_PRIVACY), "mechanism": "none", **(privacy or {})},
+        "privacy": infinities({**dict.fromkeys(_PRIVACY), "mechanism": "none", **(privacy or {})}),
     }
     if mismatched := summary.keys() ^ _SUMMARY.keys():
         raise ValueError(
@@ -266,7 +274,7 @@ _METRIC: dict[str, Any] = {
 }  # fmt: skip
 _BYTES: dict[str, Any] = {"total": int, "by_tag": dict, "by_link": dict}
 _PRIVACY: dict[str, Any] = {
-    "mechanism": str, "epsilon": _NUMBER_OR_NULL, "delta": _NUMBER_OR_NULL,
+    "mechanism": str, "epsilon": (*_NUMBER, *_TEXT_OR_NULL), "delta": _NUMBER_OR_NULL,
     "unit": _TEXT_OR_NULL, "neighbouring": _TEXT_OR_NULL, "covers": _TEXT_OR_NULL,
 }  # fmt: skip
 # The keys of a summary, in this order.
@@ -283,6 +291,10 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "metric.goal": ("max", "min", None), "privacy.neighbouring": ("add_remove", "replace_one", None),
     "privacy.covers": ("model", "transcript", None), "metric_of": ("server", "mean worker"),
 }  # fmt: skip
+# Keys of a summary's attack, of those that say how much it found; older runs have `success_rate`.
+_ATTACK: dict[str, Any] = {
+    "name": str, **dict.fromkeys(("success", "success_rate", "floor"), _NUMBER_OR_NULL), "interval": (list, type(None)),
+}  # fmt: skip
 _PHASE: dict[str, Any] = {"bytes": int, "messages": int, "cost": _NUMBER, "seconds": _NUMBER_OR_NULL}
 # Keys that only some runs have.
 _SUMMARY_OPTIONAL: dict[str, Any] = {
@@ -290,7 +302,7 @@ _SUMMARY_OPTIONAL: dict[str, Any] = {
     "attack": dict, "metric_of": str, "averaged_model": dict, "utilisation": _NUMBER_OR_NULL,
     "waiting_seconds": _NUMBER, "engine": str,
     "cores": _NUMBER, "ship_it": dict, "times_ship_it": _NUMBER_OR_NULL, "alone": dict, "centralised": dict,
-    "brings": dict,
+    "brings": dict, "exposure": {"algorithm": str, "note": str, "entries": list},
 }  # fmt: skip
 _MANIFEST: dict[str, Any] = {
     "config": {"algorithm": {"name": str}, "dataset": {"name": str}, "network": dict},
@@ -317,6 +329,7 @@ def validate_manifest(manifest: Mapping[str, Any]) -> list[str]:
 
 def validate_summary(summary: Mapping[str, Any]) -> list[str]:
     """Where `summary` breaks the run folder's contract, one line each."""
+    summary = {key: infinities(value) if key == "privacy" else value for key, value in summary.items()}
     if problems := _mistyped(summary, _SUMMARY, optional=_SUMMARY_OPTIONAL):
         return problems
     total, by_tag, by_link = (summary["bytes"][key] for key in _BYTES)
@@ -330,6 +343,7 @@ def validate_summary(summary: Mapping[str, Any]) -> list[str]:
         problems.append(f"bytes.by_link sums to {found} without {UNCHARGED_LINK}, not to bytes.total={total}")
     if (summary["communication_seconds"] is None) == (summary["idle_seconds"] is None):
         problems.append("communication_seconds, idle_seconds: exactly one must be null")
+    problems += _mistyped(summary.get("attack") or {}, {}, "attack.", optional=_ATTACK)
     for name in PHASES if "phases" in summary else ():
         one = summary["phases"].get(name)
         if isinstance(one, dict):
@@ -370,6 +384,10 @@ def _mistyped(
             problems.append(f"{name}: {value!r} has the wrong type")
         elif isinstance(value, int) and abs(value) >= 2**63:
             problems.append(f"{name}: is too large for an integer of 64 bits")
+        elif name == "privacy.epsilon" and isinstance(value, str) and value != "inf":
+            problems.append(f"{name}: {value!r} is no number")
+        elif name == "privacy.epsilon" and not isinstance(value, str | None) and value < 0:
+            problems.append(f"{name}: {value!r} is below 0")
         elif name in _ALLOWED and value not in _ALLOWED[name]:
             problems.append(f"{name}: {value!r} is none of {_ALLOWED[name]}")
     return problems

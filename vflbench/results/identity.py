@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from vflbench.results.folder import plain
+from vflbench.results.folder import infinities, plain
 from vflbench.results.network import by_values
 
 # Keys that say how a run is carried out, not what it computes. Where the data are does not count either: the manifest
@@ -55,5 +55,5 @@ def hide(value: Any, texts: Mapping[str, str]) -> Any:
 
 def config_hash(config: Mapping[str, Any]) -> str:
     """First 16 hex digits of the SHA-256 of the configuration's canonical JSON; the order of keys does not matter."""
-    text = json.dumps(plain(identifying(config)), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(plain(infinities(identifying(config))), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

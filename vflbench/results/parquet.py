@@ -51,6 +51,15 @@ def _arrow(column: np.ndarray, valid: np.ndarray | None = None) -> pa.Array:
     return pa.Array.from_buffers(pa.from_numpy_dtype(column.dtype), len(column), [bits, values])
 
 
+def _texts(texts: Sequence[str]) -> pa.Array:
+    """The texts as a column, without `pyarrow.array`, as in `_arrow`."""
+    import pyarrow as pa
+
+    coded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, coded)], dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), len(coded), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(coded))])
+
+
 def merge_parquet(path: Path, sources: Sequence[Path]) -> None:
     """Write the rows of `sources`, which have the same columns, one after the other; memory holds only a part."""
     import pyarrow as pa
@@ -145,7 +154,7 @@ def _write_coded(
         if kind == "text":
             codes = column.astype(np.int32)
             indices = _arrow(codes, codes >= 0)  # a negative code is a null
-            found[name] = pa.DictionaryArray.from_arrays(indices, pa.array(list(names[name]), pa.string()))
+            found[name] = pa.DictionaryArray.from_arrays(indices, _texts(names[name]))
         else:
             found[name] = np.ascontiguousarray(column, kind)
     write_parquet(path, found)

@@ -90,7 +90,7 @@ class Run:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """`summary.json`."""
-        return _read_json(self.folder / "summary.json", validate_summary, _with_idle)
+        return _with_infinities(_read_json(self.folder / "summary.json", validate_summary, _with_idle))
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -317,6 +317,24 @@ def _with_idle(summary: dict[str, Any]) -> dict[str, Any]:
     if summary.get("timing") == "measured" or (info is not None and info.time_dependent):
         return {**summary, COMMUNICATION: None, IDLE: seconds}
     return {**summary, IDLE: None}
+
+
+def _with_infinities(summary: dict[str, Any]) -> dict[str, Any]:
+    """`summary`, with infinite numbers for the text `inf` of its budgets.
+
+    Before there was that text, the epsilon of a run without noise was null.
+    """
+    privacy = {key: _number_of(value) for key, value in summary["privacy"].items()}
+    if privacy["mechanism"] != "none" and privacy["epsilon"] is None:
+        privacy["epsilon"] = math.inf
+    return {**summary, "privacy": privacy}
+
+
+def _number_of(value: Any) -> Any:
+    """Infinity for the text `inf`, also inside."""
+    if isinstance(value, dict):
+        return {key: _number_of(item) for key, item in value.items()}
+    return math.inf if value == "inf" else value
 
 
 def _check_schema(path: Path, version: object) -> None:

@@ -1,13 +1,14 @@
 """Texts for a terminal, Markdown, a spreadsheet and a page, which show other people's texts but never obey them.
 
-Also numbers of bytes.
+Also numbers of bytes, and budgets of privacy.
 """
 
 import base64
 import hashlib
 import logging
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -40,6 +41,17 @@ def markdown(text: str) -> str:
 def code(text: str) -> str:
     """`text` as code in a line of Markdown, also in a table; its backticks become apostrophes."""
     return f"`{in_line(text).replace('`', chr(39))}`".replace("|", r"\|") if text else ""
+
+
+def markdown_table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], forms: Mapping[str, Callable[[str], str]]
+) -> list[str]:
+    """The lines of a table in Markdown.
+
+    `forms`: head -> function that makes Markdown of its cells. Texts of other columns are shown as they are.
+    """
+    shown = [[forms.get(head, markdown)(cell) for head, cell in zip(heads, row, strict=True)] for row in rows]
+    return [f"| {' | '.join(line)} |" for line in (map(markdown, heads), ["---"] * len(heads), *shown)]
 
 
 def spreadsheet(value: Any) -> Any:
@@ -96,3 +108,59 @@ def shown_to(discloses: Iterable[Sequence[str]]) -> str:
         whats.setdefault((sender, receiver), []).append(what)
     found = "; ".join(f"{sender} to {receiver}: {', '.join(whats[sender, receiver])}" for sender, receiver in whats)
     return found or "nothing"
+
+
+# --- budgets of privacy -----------------------------------------------------------------------------------------------
+
+
+def guarantee(privacy: Mapping[str, Any] | None) -> str | None:
+    """What a finite epsilon is about: unit, neighbouring relation and coverage; None without one.
+
+    Only epsilons about the same can be compared.
+    """
+    if not privacy or privacy["epsilon"] is None or math.isinf(float(privacy["epsilon"])):
+        return None
+    unit, relation = privacy["unit"], {"replace_one": "replaced", "add_remove": "added or removed"}
+    labels = "; labels at an epsilon of their own" if privacy.get("label_unit") not in (None, unit) else ""
+    changed = relation.get(privacy["neighbouring"], "changed")
+    return f"{unit or 'an unknown unit'}, {changed}; covers the {privacy['covers'] or 'unknown'}{labels}"
+
+
+def label_epsilon(privacies: Iterable[Mapping[str, Any]]) -> float | None:
+    """The largest epsilon of labels, where they are another unit than that of `epsilon`; None without one."""
+    apart = [one.get("label_epsilon") for one in privacies if one.get("label_unit") not in (None, one["unit"])]
+    return max((float(one) for one in apart if one == "inf" or isinstance(one, int | float)), default=None)
+
+
+def epsilon_in_words(
+    epsilon: float | str | None, covers: str | None, attacked: str | None = None, labels: float | None = None
+) -> str | None:
+    """An epsilon with what it covers, unless that is the transcript; None without one.
+
+    Parameters
+    ----------
+    attacked : what an attack found.
+    labels : `label_epsilon`.
+    """
+    if epsilon is None:
+        return None
+    words = _with_infinity(float(epsilon))
+    if covers != "transcript" and not math.isinf(float(epsilon)):
+        words += f" (of the {covers or 'unknown'} only)"
+    if labels is not None:
+        words += f", of labels {_with_infinity(labels)}"
+    return f"{words}; {attacked}" if attacked else words
+
+
+def _with_infinity(epsilon: float) -> str:
+    return f"{epsilon:.4g}{' (no guarantee)' if math.isinf(epsilon) else ''}"
+
+
+def attack_in_words(attack: Mapping[str, Any] | None) -> str | None:
+    """What an attack found beyond its floor, which is to stand beside an epsilon; None where it found no more."""
+    attack = attack or {}
+    found, floor = attack.get("success", attack.get("success_rate")), attack.get("floor")  # the latter of older runs
+    least = (attack.get("interval") or [1.0])[0]
+    if found is None or floor is None or found - floor <= 0 or (isinstance(least, int | float) and least <= 0):
+        return None
+    return f"{attack.get('name', 'an attack')} finds {found:.3g}, a guess {floor:.3g}"

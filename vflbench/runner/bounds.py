@@ -5,6 +5,8 @@
 - *Centralised*: one party has all columns, or the join of all tables.
 - *Brings*: all columns against all but one party's.
 
+With dataset.own_rows=train, labelled rows that only the labels' owner has are training rows wherever its columns are.
+
 The observer computes them from the task. No party learns anything, and nothing is charged. The last three are by one
 learner (models/trees.py), whose iteration validation rows choose. They are computed once for a task and a seed, and
 kept in the cache folder.
@@ -130,6 +132,8 @@ def _learnt(task: Task, seed: int, how: str) -> dict[str, Any]:
         if truth is not None:
             most = MOST_HELD / (len(truth) * width) if how == "auto" else 1.0
             splits[split] = _some(task, split, min(1.0, most), seed)
+    if task.table("own") is not None:
+        splits["own"] = _some(task, "own", share, seed)
     rows = len(splits["train"].labels)
     named = trees.LEARNER if rows == count else f"{trees.LEARNER} on {rows:,} of {count:,} training rows"
     values: dict[tuple[int, ...], tuple[float, float | None]] = {}
@@ -174,6 +178,8 @@ def _reached(
         return np.concatenate([splits[split].blocks[party] for party in parties], axis=1)
 
     x, labels = columns("train"), splits["train"].labels
+    if "own" in splits and splits["own"].owner in parties:
+        x, labels = np.concatenate([x, columns("own")]), np.concatenate([labels, splits["own"].labels])
     held = (columns("val"), splits["val"].labels) if "val" in splits else (x[:0], labels[:0])
     name = task.metric.name
     model = trees.fit(x, labels, *held, classes=task.classes, metric=name, seed=seed)

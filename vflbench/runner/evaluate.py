@@ -14,6 +14,7 @@ from vflbench.federation.engine import Engine
 from vflbench.federation.payload import copy_payload
 from vflbench.models.glm import Loss
 from vflbench.models.metrics import METRICS
+from vflbench.privacy import mechanisms
 from vflbench.results.folder import splits
 from vflbench.runner import serving
 from vflbench.runner.models import WholeModels
@@ -220,9 +221,8 @@ class Observer:
             "train_loss": sum(self.losses) / len(self.losses) if self.losses else None,
         }
         self.losses = []
-        spent = [one for one in (party.spent() for party in engine.order) if one is not None]
-        if spent:
-            row["epsilon"] = max(s["epsilon"] for s in spent)
+        if spent := mechanisms.together(mechanisms.by_organisation(engine.order)):
+            row["epsilon"] = spent["epsilon"]
         for split in ("val", "test"):
             given, labels = [p[split] for p in predictions if split in p], self.task.truth(split)
             if not given or labels is None:

@@ -14,11 +14,10 @@ from vflbench.data import sanity, sources
 from vflbench.data.tasks import Task
 from vflbench.federation import clock, topology
 from vflbench.federation.delays import Delays
-from vflbench.federation.engine import Engine
 from vflbench.federation.party import SERVER, PartySpec
 from vflbench.federation.phases import Sized
 from vflbench.federation.simulated import SimulatedEngine
-from vflbench.privacy import examples, mechanisms
+from vflbench.privacy import examples, keys, mechanisms
 from vflbench.runner import assumed, bounds
 from vflbench.runner.costs import Standing, link_problems
 from vflbench.runner.evaluate import Observer
@@ -33,6 +32,7 @@ from vflbench.types import (
     division,
     dtype,
     hook,
+    messages,
     module_of,
     refuse,
     rounds_per_epoch,
@@ -151,9 +151,12 @@ class Federation:
         if decided.compute.sharing == "organisation" and not self.info.time_dependent:
             # in step: its workers compute at the same times, and a run is re-priced from what each has computed
             decided = dataclasses.replace(decided, compute=dataclasses.replace(decided.compute, sharing="evenly"))
+        decided = dataclasses.replace(decided, privacy=keys.settled(decided.privacy, task.units))
         if decide := hook(self.module, "decide"):
             decided, facts = decide(task, decided)
         self._check(task)
+        if task.by_rows is None:  # else the algorithm knows how many rows each party trains on
+            examples.warn(decided.privacy, [task.units])
         specs = self.module.parties(task, decided)
         if adapted := adapt.changes(asked, self.config):
             facts = {**facts, "adapted": adapted}
@@ -192,8 +195,6 @@ class Federation:
         if check := hook(module_of(config.attack), "check_task"):
             problems += check(task, config)
         refuse(problems)
-        if task.by_rows is None:  # else the algorithm knows how many rows each party trains on
-            examples.warn(config.privacy, [len(task.training_labels())])
 
     def _connect(self) -> None:
         """Decide who may talk to whom."""
@@ -203,17 +204,21 @@ class Federation:
         refuse(link_problems(self.config.network, self.specs, self.topology.connected))
 
     def mechanisms(self) -> dict[str, Any]:
-        """One privacy mechanism per client, none where privacy=none."""
+        """The privacy mechanism of each party that has one; none where privacy=none."""
         if self.config.privacy.name == "none":
             return {}
         count = hook(self.module, "max_releases")
         bound = count(self.decided, self.rounds) if count else None
-        clients = [name for name, spec in self.specs.items() if spec.role != "server"]
         batch, samples = batch_size(self.decided.algorithm), getattr(self.task.public, "samples", None)
-        facts = mechanisms.Facts(self.layout, bound, batch, samples)
-        if self.info.one_shot:  # one message: no batches, and nothing is tried again
-            facts = mechanisms.Facts(self.layout, bound, retries=False)
-        return {name: mechanisms.make(self.config.privacy, facts) for name in clients}
+        if self.info.one_shot:  # one message: no batches
+            batch = samples = None
+        alone = not messages(self.module.EXPOSES)
+        facts = mechanisms.Facts(self.layout, bound, batch, samples, self.task.classes, alone)
+        made = {
+            name: mechanisms.make(self.decided.privacy, facts, spec.role == "server")
+            for name, spec in self.specs.items()
+        }
+        return {name: one for name, one in made.items() if one is not None}
 
     @property
     def standing(self) -> dict[str, Standing]:
@@ -256,11 +261,11 @@ class Federation:
             "rounds": self.rounds, "eval_every": self.eval_every, "seed": config.seed, "device": self.device,
             "clock": clock.ComputeClock(self.clock_mode, config.compute, self.device), "window": config.engine.window,
             "codec": config.codec,
-            "remembered": self.info.remembered, "exposes": self.module.EXPOSES, "reports": self.info.reports,
+            "remembered": self.info.remembered, "exposes": messages(self.module.EXPOSES), "reports": self.info.reports,
             "secure": self.secure,
         }  # fmt: skip
 
-    def engine(self, observer: Observer | None = None, **kwargs: Any) -> Engine:
+    def engine(self, observer: Observer | None = None, **kwargs: Any) -> SimulatedEngine:
         """A simulated engine with these parties."""
         arguments = self.engine_arguments() | {"batch_compute": self.config.engine.batch_compute}
         if self.clock_mode == "modelled":

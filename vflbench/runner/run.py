@@ -17,6 +17,7 @@ import torch
 from vflbench import registry
 from vflbench.attacks import transcript
 from vflbench.data.tabular.inspection import in_words
+from vflbench.exposure import exposure
 from vflbench.federation.accounting import Payload
 from vflbench.federation.codec import Encoder
 from vflbench.federation.engine import Engine
@@ -39,7 +40,7 @@ from vflbench.runner.federation import Federation
 from vflbench.runner.progress import progress
 from vflbench.runner.transcript import TranscriptWriter
 from vflbench.seeding import forget, stream
-from vflbench.types import ENDED_WELL, AlgorithmInfo, DataSource, FederationError, RunConfig, VflbenchError
+from vflbench.types import ENDED_WELL, AlgorithmInfo, DataSource, FederationError, RunConfig, VflbenchError, own_rows
 
 if TYPE_CHECKING:
     from vflbench.runner.distributed import Host
@@ -78,7 +79,7 @@ def run(
         if clear is not None:
             clear()
         manifest = {
-            "schema": files.SCHEMA, "config": plain, "config_hash": identity, "choices": choices,
+            "schema": files.SCHEMA, "config": files.infinities(plain), "config_hash": identity, "choices": choices,
             **provenance.collect(command, torch.get_num_threads(), federation.device),
             "data": hide(_about(federation.task.source), hidden),
             "rounds": federation.rounds, "compute_clock": federation.clock_mode,
@@ -187,9 +188,13 @@ def _about(source: DataSource) -> dict[str, Any]:
     return about if source.tables else {key: value for key, value in about.items() if key != "tables"}
 
 
+def _of_files(federation: Federation) -> list[str]:
+    return in_words(federation.task.source.tables, own_rows(federation.config.dataset), federation.info.own_rows)
+
+
 def _tell(federation: Federation) -> None:
     """Tell the user what was made of files of their own, and where every party could compute the others' noise."""
-    for line in in_words(federation.task.source.tables):
+    for line in _of_files(federation):
         log.info("%s", line)
     if federation.config.privacy.name != "none" and not federation.secure:
         log.info(
@@ -225,7 +230,7 @@ def _writer(
         return None
     released = theta if watch.released else None
     return TranscriptWriter(
-        folder / "transcript", watch.party, watch.sent, released, saved[2] if saved else (), watch.received
+        folder / "transcript", watch.party, watch.sent, released, saved[2] if saved else (), watch.received, watch.also
     )
 
 
@@ -326,10 +331,14 @@ def _write(
     files.write_curve(folder / "curve.csv", rows, metric.name)
     _save_models(engine, folder)
 
-    spent = {name: one for name in federation.hubs if (one := engine.parties[name].spent()) is not None}
+    spent = mechanisms.by_organisation(engine.order)
+    if shares := mechanisms.clipped(spent):
+        log.info("rows that were clipped (computed without noise, so not private; no result has it): %s", shares)
     exposes, keys = federation.module.EXPOSES, vars(config.algorithm)
     discloses = [list(shown) for shown in registry.shown(exposes, federation.info, keys)]
-    extra: dict[str, Any] = {"codec": config.codec.name, "discloses": discloses}
+    model = vars(config.model) if config.model else None
+    learnt = exposure(federation.info, exposes, keys, vars(config.privacy), config.codec.name, model)
+    extra: dict[str, Any] = {"codec": config.codec.name, "discloses": discloses, "exposure": learnt}
     if config.privacy.name != "none":
         extra["secure_rng"] = federation.secure
     if config.attack.name != "none":
@@ -395,8 +404,9 @@ def _attack(federation: Federation, writer: TranscriptWriter) -> dict[str, Any]:
         registry.load_option("attack", federation.config.attack.name),
         transcript.read(writer.folder, writer.files),
     )
+    began = time.perf_counter()
     found: dict[str, Any] = module.attack(view, federation.task, federation.decided, federation.attacked)
-    return found
+    return found | {"seconds": time.perf_counter() - began}
 
 
 def _answer(party: Any, inputs: np.ndarray, rng: np.random.Generator, codec: Any) -> np.ndarray:
@@ -427,12 +437,13 @@ def _save_models(engine: Engine, folder: Path) -> None:
 def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
     """Parties, shapes, and the messages and bytes of a round: one round is run in memory, measured and thrown away."""
     federation = Federation(config, info)
-    engine = federation.engine(on_round=lambda round, _: True, eval_every=federation.rounds + 1)
+    privacy = federation.mechanisms()
+    engine = federation.engine(on_round=lambda round, _: True, eval_every=federation.rounds + 1, privacy=privacy)
     engine.run()
     lines = [
         f"{info.name} on {config.dataset.name} ({federation.task.source.kind} data), {federation.rounds} rounds, "
         f"{network_label(dataclasses.asdict(config.network))}",
-        *in_words(federation.task.source.tables),
+        *_of_files(federation),
         "",
         "parties",
     ]
@@ -476,6 +487,7 @@ def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
     shipped = bounds.on_network(bounds.ship_it(federation.task), config.network)
     sending = 1 if info.one_shot else federation.rounds
     lines.append(f"\n{federation.rounds} rounds: about {human_bytes(int(total * sending))}; {seconds}")
+    lines += mechanisms.noise_in_words(privacy.values())
     if shipped["bytes"]:
         once = f"{human_bytes(shipped['bytes'])} ({shipped['form']}), {shipped['seconds']:.4g} s"
         lines.append(f"the data themselves, sent once (ship it): {once}")

@@ -28,6 +28,7 @@ class TranscriptWriter:
     released: Callable[[str], Any] | None = None
     kept: Iterable[Part] = ()  # files up to the checkpoint that the run goes on from
     received: frozenset[str] | None = None  # tags of messages to it that are kept; None: all
+    also: tuple[str, ...] = ()  # parties of which the same messages are kept
 
     def __post_init__(self) -> None:
         self.messages: dict[int, list[Message]] = {}
@@ -41,8 +42,8 @@ class TranscriptWriter:
         """Keep a message that `dst` reads in its `round`."""
         wanted = (
             self.received is None or tag in self.received
-            if dst == self.party
-            else src == self.party and tag in self.sent
+            if dst == self.party or dst in self.also
+            else (src == self.party or src in self.also) and tag in self.sent
         )
         if not wanted:
             return

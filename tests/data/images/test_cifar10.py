@@ -193,7 +193,15 @@ def test_the_twin_is_labelled_learnable_and_always_the_same(caplog):
     centres = np.stack([x[task.labels == c].mean(axis=0) for c in range(10)])
     nearest = ((new[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
     assert 0.3 < (nearest == task.held_out_labels["test"]).mean() < 0.97
-    np.testing.assert_array_equal(cifar.twin().test_labels, task.held_out_labels["test"])
+    drawn = cifar._drawn_twin()
+    np.testing.assert_array_equal(drawn["test_labels"], task.held_out_labels["test"])
+    np.testing.assert_array_equal(divide(drawn["test"], 4)[3], task.held_out_features["test"][3])
+
+
+def test_the_twin_is_kept(monkeypatch):
+    first = cifar.twin()
+    monkeypatch.setattr(cifar, "_drawn_twin", None)
+    np.testing.assert_array_equal(first.train, cifar.twin().train)
 
 
 def test_wrong_values_are_configuration_errors():

@@ -56,8 +56,15 @@ def columns(kind: st.SearchStrategy[Any], *names: str) -> st.SearchStrategy[Tabl
 NUMBERS, TEXTS = st.integers(0, 3), st.sampled_from(["a", "b", "ä", "1"])
 
 
-@pytest.mark.parametrize("how", ["sha256", "none"])
-@pytest.mark.parametrize("kind", [NUMBERS, TEXTS], ids=["numbers", "texts"])
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        pytest.param(NUMBERS, "sha256", id="numbers-sha256"),
+        pytest.param(TEXTS, "none", id="texts-none"),
+        pytest.param(NUMBERS, "none", id="numbers-none", marks=pytest.mark.slow),
+        pytest.param(TEXTS, "sha256", id="texts-sha256", marks=pytest.mark.slow),
+    ],
+)
 def test_the_mapping_is_the_inner_join(how: str, kind: st.SearchStrategy[Any]) -> None:
     """Many to many, unmatched rows, NULLs, a composite key (two columns to `b`), a chain to `c`, and tables in two
     parts."""

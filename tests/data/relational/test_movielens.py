@@ -368,6 +368,7 @@ def test_the_twin_has_the_papers_sizes(twin):
     assert set(np.unique(raw.labels)) == {1, 2, 3, 4, 5}
 
 
+@pytest.mark.slow
 def test_the_twins_keys_are_skewed_as_the_real_ones_and_no_pair_stands_twice(twin):
     ratings = twin[0].tables[0]
     user, movie = ratings.keys["userid"], ratings.keys["movieid"]
@@ -411,9 +412,8 @@ def test_the_twin_is_the_same_for_every_seed_and_width_only_narrows_it(twin):
     assert "at most 2 features" in a.source.note
 
 
-def test_without_a_data_root_the_twin_is_built(caplog, monkeypatch):
-    made = movielens.twin(1)
-    monkeypatch.setattr(movielens, "twin", lambda width: made)
+def test_without_a_data_root_the_twin_is_built(twin, caplog, monkeypatch):
+    monkeypatch.setattr(movielens, "twin", lambda width: twin)
     with caplog.at_level(logging.WARNING):
         task = load(Config(), "relational", 1, 0, None)
     assert task.source.kind == "synthetic" and "no network in tests" in caplog.text
@@ -437,6 +437,7 @@ def pandas_join(folder: Path) -> pd.DataFrame:
 
 
 @pytest.mark.realdata
+@pytest.mark.slow
 def test_the_sample_of_ml_1m(shared_data):
     if not (shared_data / "ml-1m-sample100k").is_dir():
         absent("no sample of MovieLens-1M")

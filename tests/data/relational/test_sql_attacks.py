@@ -97,7 +97,9 @@ def test_a_query_is_any_one_select(make, kind, query):
     assert sorted(zip(found["id"].values.tolist(), found["name"].values.tolist(), strict=True)) == ROWS
 
 
-@pytest.mark.parametrize("kind", DATABASES)
+@pytest.mark.parametrize(
+    "kind", ["duckdb", *(pytest.param(kind, marks=pytest.mark.slow) for kind in DATABASES if kind != "duckdb")]
+)
 @pytest.mark.parametrize(
     "query",
     [

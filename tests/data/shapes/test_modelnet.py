@@ -176,6 +176,13 @@ def test_voxel_views_are_kept(tmp_path, monkeypatch):
     np.testing.assert_array_equal(first.features[0], loaded(tmp_path).features[0])
 
 
+def test_the_twin_is_kept(monkeypatch):
+    config = Config(source="synthetic", size=16)
+    first = load(config, "aligned", 12, 0, None)
+    monkeypatch.setattr(solids, "made_up", None)
+    np.testing.assert_array_equal(first.features[0], load(config, "aligned", 12, 0, None).features[0])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -248,7 +255,10 @@ def test_wrong_values_are_configuration_errors():
     assert "1, 2, 3, 4, 6, 12" in str(error.value)
 
 
-@pytest.mark.parametrize(("name", "counts"), [("modelnet10", (400, 100)), ("modelnet40", (800, 200))])
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [("modelnet10", (400, 100)), pytest.param("modelnet40", (800, 200), marks=pytest.mark.slow)],
+)
 def test_the_twin_is_labelled_learnable_and_always_the_same(name, counts, caplog):
     task = load(Config(name, source="synthetic", size=16, validation=0.0), "aligned", 12, 3, None)
     assert task.source.kind == "synthetic" and "SYNTHETIC TWIN" in caplog.text

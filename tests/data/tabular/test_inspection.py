@@ -95,7 +95,7 @@ def test_the_problem_that_stopped_loading_is_told_beside_those_that_are_found_la
     city.assign(note=None, died=None).to_csv(tmp_path / "city.csv", index=False)
     clinic[:0].to_csv(tmp_path / "clinic.csv", index=False)
     lines = told(tmp_path).splitlines()
-    assert "column died: no label" in lines[1] and lines[-1] == "  clinic.csv: has no rows"
+    assert lines[1] == "  clinic.csv: has no rows" and "column died: no label" in lines[2]
 
 
 def test_one_file_with_another_separator_is_not_blamed_for_its_columns(tmp_path, tables):
@@ -187,3 +187,74 @@ def test_rows_that_not_all_have_count_for_means_and_scales_where_asked(tmp_path,
     np.testing.assert_allclose(more.features[1][:, 1], by_hand, rtol=1e-5)
     alone = tabular_files.load_own(config(alignment="psi", own_rows="fit"), "aligned", 2, 0, tmp_path, more, 1)
     np.testing.assert_array_equal(alone.features[1], more.features[1])
+
+
+def test_own_labelled_rows_by_hand(tmp_path, tables):
+    """Patients 0 to 4 are the city's alone: the third has no label and counts for means and scales only."""
+    write_overlapping(tmp_path, tables)
+    city = pd.read_csv(tmp_path / "city.csv")
+    city["died"] = city.died.astype(object)
+    city.loc[2, "died"] = None
+    city.to_csv(tmp_path / "city.csv", index=False)
+    keys = {"alignment": "hashed", "own_rows": "train"}
+    task = load(config(**keys), "aligned", 2, 0, tmp_path)
+    train = city.loc[5:].iloc[split_rows(30, 0.1, 0.3, 0)["train"]]
+    known = np.concatenate([train.age.dropna(), city.age[:5]])
+    chosen = city.loc[[0, 1, 3, 4]]
+    assert task.own is not None and task.own.places.tolist() == [0, 1, 3, 4]
+    assert task.own.labels.tolist() == chosen.died.astype(int).tolist()
+    np.testing.assert_allclose(task.own.features[:, 0], (chosen.age - known.mean()) / known.std(), rtol=1e-5)
+    np.testing.assert_array_equal(task.own.features[:, 2], chosen.smoker == "yes")
+    table = task.table("own")
+    assert table is not None and table.blocks[0] is not None and np.isnan(table.blocks[1]).all()
+    assert table.blocks[1].shape == (4, task.features[1].shape[1]) and (table.labels == task.own.labels).all()
+    assert task.part(0).own is task.own and task.part(1).own is None
+    # who has another part is told nothing of them; the owner reads them from its own file
+    assert task.facts_for(1, True).own is None
+    facts = task.facts_for(0, True)
+    assert facts.own is not None and facts.own.features.shape == (0, 3)
+    again = tabular_files.load_own(config(**keys), "aligned", 2, 0, tmp_path, facts, 0)
+    np.testing.assert_array_equal(again.own.features, task.own.features)
+    np.testing.assert_array_equal(facts.with_part(again, 0).own.features, task.own.features)
+    assert load(config(alignment="hashed", own_rows="fit"), "aligned", 2, 0, tmp_path).own is None
+
+
+def test_only_rows_that_all_have_need_a_label(tmp_path, tables):
+    city, clinic = tables
+    city["died"] = city.died.astype(object)
+    city.loc[[2, 7], "died"] = None
+    city[:35].to_csv(tmp_path / "city.csv", index=False)
+    clinic[:35].to_csv(tmp_path / "clinic.csv", index=False)  # patients 5 to 39
+    assert told(tmp_path, alignment="hashed") == "city.csv, line 9, column died: no label; remove the row"
+    city.loc[7, "died"] = 1
+    city[:35].to_csv(tmp_path / "city.csv", index=False)
+    about, _ = load(config(alignment="hashed"), "aligned", 2, 0, tmp_path).source.tables
+    assert (about["not_in_all"], about["labelled_not_in_all"]) == (5, 4)
+    lines = [inspection.in_words((about,), "train", trains)[0] for trains in (True, False)]
+    use = (
+        "5 that not all have (4 labelled), used for means and scales of its own columns, the labelled ones as training"
+    )
+    assert f"{use} rows of the label owner alone and of this method" in lines[0]
+    assert f"{use} rows of the label owner alone; this method cannot use them" in lines[1]
+
+
+def test_own_rows_need_a_file_per_party_that_is_matched(tmp_path):
+    one = Config(files=["city.csv"], label="died", own_rows="fit")
+    (problem,) = tabular_files.check(one, "aligned", 2)
+    assert str(problem) == (
+        "dataset.own_rows=fit: is for a file per party with alignment=psi or hashed: else all have all rows."
+    )
+    assert any(
+        problem.key == "dataset.own_rows" for problem in tabular_files.check(config(own_rows="train"), "aligned", 2)
+    )
+
+
+def test_the_hospitals_own_rows_are_counted(tmp_path):
+    import vflbench
+
+    examples = Path(__file__).resolve().parents[3] / "examples"
+    files = f"dataset.files=[{examples}/data/city.csv,{examples}/data/clinic.csv]"
+    words = ["dataset=hospitals", files, "dataset.own_rows=train", "algorithm=send_once", "plot=none", "rounds=2"]
+    words += ["floor=none", "engine.threads=1", f"hydra.run.dir={tmp_path / 'run'}"]
+    run = vflbench.run(words, config_dir=str(examples))
+    assert run.summary["one_shot"]["own_rows"] == 300

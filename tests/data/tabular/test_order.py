@@ -15,7 +15,14 @@ def test_it_stands_beside_columns():
         assert hasattr(config, "order") == (name in DIVIDED), name
 
 
-@pytest.mark.parametrize("name", [name for name in DIVIDED if name != "tabular_files"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in ("blog", "gisette") else [])  # hundreds of columns
+        for name in DIVIDED
+        if name != "tabular_files"
+    ],
+)
 def test_a_division_keeps_every_column_and_changes_who_has_it(name):
     module = registry.load_dataset(name)
     kept = {"source": "auto"} if name in ("ridge", "synthetic") else {"source": "synthetic"}

@@ -8,11 +8,11 @@ Pieces are summed in the order of the workers' names. The ledger's `vectors` cou
 
 from dataclasses import dataclass
 
-from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip import exposes, shared
 from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import Party, PartySpec
-from vflbench.types import AlgorithmInfo, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, Implied, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="allreduce_sgd",
@@ -25,12 +25,23 @@ ALGORITHM = AlgorithmInfo(
     topologies=("complete",),
     exact="its workers stay equal only where all of them add up the very same pieces, and a sender keeps its own "
     "unrounded",
+    attacks=("none", "label_histogram"),
     assumes=("seed",),
 )
 EXPOSES = (
-    Sent("gradient", "worker", "worker", "gradients", "worker"),
-    Sent("mean", "worker", "worker", "gradients", "worker"),
-)
+    Sent("gradient", "worker", "worker", "gradients", "worker", noised=exposes.NOISED, note="a piece of it"),
+    Sent("mean", "worker", "worker", "gradients", "worker", form=("summed",), noised=exposes.NOISED),
+    Implied(
+        "worker", "worker", "labels", ("gradient",), "label_histogram",
+        "shares of classes, from the last bias; who gets the last piece has it", noised=exposes.NOISED,
+    ),
+    Implied(
+        "worker", "worker", "features", ("gradient",), "argued",
+        "a piece of a small batch's gradient can be inverted (Zhu et al. 2019, arXiv 1906.08935)",
+        noised=exposes.NOISED,
+    ),
+    exposes.SIZES,
+)  # fmt: skip
 
 
 @dataclass

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip import exposes, shared
 from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation import topology
@@ -43,7 +43,10 @@ ALGORITHM = AlgorithmInfo(
     remembered=("model",),
     assumes=("seed",),
 )
-EXPOSES = (Sent("model", "worker", "worker", "parameters", "worker"),)
+EXPOSES = (
+    Sent("model", "worker", "worker", "parameters", "worker", noised=exposes.NOISED),
+    *exposes.of_models("worker", "model"),
+)
 
 
 @dataclass

@@ -12,7 +12,7 @@ centre's; there is no momentum.
 
 from dataclasses import dataclass
 
-from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip import exposes, shared
 from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
@@ -32,8 +32,9 @@ ALGORITHM = AlgorithmInfo(
     assumes=("seed",),
 )
 EXPOSES = (
-    Sent("centre", "server", "worker", "parameters", "worker"),
-    Sent("model", "worker", "server", "parameters", "worker"),
+    Sent("centre", "server", "worker", "parameters", "worker", noised=exposes.NOISED, note="a mean over time of all"),
+    Sent("model", "worker", "server", "parameters", "worker", noised=exposes.NOISED),
+    *exposes.of_models("server", "model"),
 )
 
 

@@ -39,7 +39,7 @@ from typing import Annotated, ClassVar
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from vflbench import seeding
-from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip import exposes, shared
 from vflbench.algorithms.gossip.shared import LocalSgd
 from vflbench.data.tasks.sharded import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
@@ -59,8 +59,11 @@ ALGORITHM = AlgorithmInfo(
     assumes=("seed",),  # who is sampled
 )
 EXPOSES = (
-    Sent("model", "server", "worker", "parameters", "worker"),
-    Sent("update", "worker", "server", "parameters", "worker"),
+    Sent(
+        "model", "server", "worker", "parameters", "worker", noised=exposes.NOISED, note="the mean of sampled workers"
+    ),
+    Sent("update", "worker", "server", "parameters", "worker", noised=exposes.NOISED),
+    *exposes.of_models("server", "update"),
 )
 
 

@@ -23,9 +23,9 @@ Departures from the paper, and what it leaves open (values of eta, tau, k and al
    matching of every exchange from the common stream `topology`, without further messages.
 4. mode=star is the system that Proposition 1 analyses: the worker with the highest loss follows, and all others lead.
    Each leader meets the follower.
-5. With privacy=dp_sgd models carry noise, but the losses that rank do not. The losses, and so the roles, are outside of
-   epsilon; `covers` says `model`. With ranking=noisy a worker sends the noisy mean loss of a random batch of its own,
-   with its own budget (ranking_epsilon); epsilon is then that of both together.
+5. With privacy=dp_sgd a worker sends the noisy mean loss of a random batch of its own (ranking=noisy). Losses have a
+   budget of their own (ranking_epsilon), and models get what is left of epsilon. With another ranking models carry
+   noise, but losses do not: these, and so the roles, are outside of epsilon, and `covers` says `model`.
 6. L2 (weight_decay) is part of g, but with privacy=dp_sgd it is neither clipped nor noised. (The paper puts it into the
    loss, whose gradient is then clipped.) It depends on the rows only through w, so epsilon is the same. The losses of 2
    are without it.
@@ -35,17 +35,17 @@ Departures from the paper, and what it leaves open (values of eta, tau, k and al
 """
 
 import functools
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from vflbench import seeding
-from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip import exposes, shared
 from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys, ranked
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import Party, PartySpec, party_names
-from vflbench.privacy import examples
+from vflbench.privacy import accountant, examples, keys
 from vflbench.privacy.examples import NoisyScalars
 from vflbench.types import AlgorithmInfo, ConfigError, Count, Positive, Problem, Range, RunConfig, Sent
 
@@ -63,10 +63,15 @@ ALGORITHM = AlgorithmInfo(
     remembered=("model",),
     assumes=("seed",),
 )
+BARE = ("ranking", "running", "validation")
+NOISY = ("ranking", None, "noisy")  # with dp_sgd; null is noisy with it, and running without
 EXPOSES = (
-    Sent("loss", "worker", "worker", "sums", "worker"),
-    Sent("roles", "worker", "worker", "sums", "all"),
-    Sent("model", "worker", "worker", "parameters", "worker"),
+    Sent("loss", "worker", "worker", "sums", "worker", when=BARE, note="its loss"),
+    Sent("loss", "worker", "worker", "sums", "worker", when=NOISY, noised=exposes.NOISED, note="its loss"),
+    Sent("roles", "worker", "worker", "sums", "all", when=BARE, note="who leads"),
+    Sent("roles", "worker", "worker", "sums", "all", when=NOISY, noised=exposes.NOISED, note="who leads"),
+    Sent("model", "worker", "worker", "parameters", "worker", noised=exposes.NOISED),
+    *exposes.of_models("worker", "model"),
 )
 
 
@@ -79,9 +84,11 @@ class Config(WorkerKeys):
     mode: Literal["matching", "star"] = "matching"
     local_steps: int = 1  # tau: iterations per elastic exchange
     recategorise_every: Count = 10  # k: exchanges per recategorisation
-    ranking: Literal["running", "validation", "noisy"] = "running"  # which loss decides who leads
+    # which loss decides who leads; null: noisy with privacy=dp_sgd, else running
+    ranking: Literal["running", "validation", "noisy"] | None = None
     validation_fraction: float = 0.1  # ranking=validation: share of a worker's rows that it does not train on
-    ranking_epsilon: Positive = 1.0  # ranking=noisy: budget for all losses that a worker sends
+    # ranking=noisy: what all losses that a worker sends may spend; null: an eighth of privacy.epsilon
+    ranking_epsilon: Positive | None = None
     ranking_clip: Positive = 4.0  # ranking=noisy: largest loss of one example; larger ones count as this
     # elastic step eta rho; null: 0.5, with mode=star 0.9 / (m - 1)
     alpha: Annotated[float, Range(at_least=0)] | None = None
@@ -107,6 +114,35 @@ def check(config: RunConfig) -> list[Problem]:
     return problems
 
 
+def decide(task: ShardedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
+    """The configuration with its ranking, and with the budget of the losses.
+
+    Raises
+    ------
+    ConfigError : the losses' budget leaves nothing of epsilon to models.
+    """
+    cfg: Config = config.algorithm
+    private = config.privacy.name == "dp_sgd"
+    how = cfg.ranking or ("noisy" if private else "running")
+    budget, whole = cfg.ranking_epsilon, vars(config.privacy).get("epsilon")
+    if how == "noisy" and budget is not None and whole is not None and budget >= whole:
+        allowed = f"is a part of privacy.epsilon={whole:g}, and models need some of it: use less"
+        raise ConfigError([Problem("algorithm.ranking_epsilon", budget, allowed)])
+    if how == "noisy" and budget is None:
+        budget = losses_share(config.privacy)
+    return replace(config, algorithm=replace(cfg, ranking=how, ranking_epsilon=budget)), {}
+
+
+def losses_share(privacy: Any) -> float:
+    """What losses may spend by default: an eighth of epsilon, or 1 where the noise is given.
+
+    RDP proves little of a small epsilon. There it is twice the least that can be proven, at most half of epsilon.
+    """
+    asked = (keys.target(privacy) or {"epsilon": keys.EPSILON})["epsilon"]
+    least = accountant.least_epsilon(keys.known_delta(privacy))
+    return max(asked / 8, min(2 * least, asked / 2))
+
+
 def elastic(cfg: Config) -> float:
     """The elastic step alpha."""
     if cfg.rho is not None:
@@ -129,21 +165,21 @@ def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
         which = party_names("worker", len(trained))[int(np.argmin(trained))]
         why = f"{which} has one row, and would keep it for ranking and train on none"
         raise ConfigError([Problem("algorithm.ranking", cfg.ranking, f"{why}: fewer workers, or another ranking")])
-    specs = shared.workers(worker, task, config, trained=trained)
-    if cfg.ranking == "noisy":
-        for rows in sorted(set(trained)):
-            noisy_losses(config, public, rows)
-    return specs
+    if cfg.ranking != "noisy":
+        return shared.workers(worker, task, config, trained=trained)
+    losses = {rows: (noisy_losses(config, public, rows).planned_history,) for rows in sorted(set(trained))}
+    return shared.workers(worker, task, config, trained=trained, beside=losses.__getitem__)
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
     """Train on the worker's own rows, and at each exchange meet a partner (a star's follower: all leaders)."""
     cfg: Config = config.algorithm
     tau, alpha, own = cfg.local_steps, elastic(cfg), me.clients.index(me.name)
-    sgd = LocalSgd(me, data, public, config, kept_rows(cfg, len(data.labels)))
-    me.state.model, me.state.sgd, me.state.roles = sgd.model, sgd, ""
+    kept = kept_rows(cfg, len(data.labels))
     if me.privacy is not None:
-        cover_losses(me, public, config)
+        cover_losses(me, public, config, len(data.labels) - kept)
+    sgd = LocalSgd(me, data, public, config, kept)
+    me.state.model, me.state.sgd, me.state.roles = sgd.model, sgd, ""
 
     async for t in me.rounds():
         for i in sgd.begin(t):
@@ -218,12 +254,15 @@ def kept_rows(cfg: Config, rows: int) -> int:
     return max(1, int(cfg.validation_fraction * rows)) if cfg.ranking == "validation" else 0
 
 
-def cover_losses(me: Party, public: ShardedPublic, config: RunConfig) -> None:
-    """Give the losses a budget of their own, or record that no budget covers them."""
+def cover_losses(me: Party, public: ShardedPublic, config: RunConfig, rows: int) -> None:
+    """Give the losses a budget of their own, or record that no budget covers them.
+
+    It comes before the noise on gradients is calibrated, which gets what is left.
+    """
     if config.algorithm.ranking == "noisy":
-        me.privacy.scalars = noisy_losses(config, public, me.privacy.rows)
+        me.privacy.scalars = noisy_losses(config, public, rows)
     else:
-        me.privacy.not_covered = "the losses that workers send to be ranked by, and what follows from their ranks"
+        me.privacy.not_covered = ["the losses that workers send to be ranked by, and what follows from their ranks"]
 
 
 def noisy_losses(config: RunConfig, public: ShardedPublic, rows: int) -> NoisyScalars:
@@ -236,4 +275,5 @@ def noisy_losses(config: RunConfig, public: ShardedPublic, rows: int) -> NoisySc
     cfg, privacy = config.algorithm, config.privacy
     releases = -(-shared.planned_steps(config, public) // (cfg.local_steps * cfg.recategorise_every))
     rate = examples.sample_rate(rows, cfg.batch_size)
-    return NoisyScalars(cfg.ranking_clip, cfg.ranking_epsilon, privacy.delta, rate, releases, privacy.accountant)
+    delta = keys.known_delta(privacy)
+    return NoisyScalars(cfg.ranking_clip, cfg.ranking_epsilon, delta, rate, releases, privacy.accountant)

@@ -24,7 +24,7 @@ from typing import Annotated
 import numpy as np
 import torch
 
-from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip import exposes, shared
 from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys, ranked
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import Party, PartySpec
@@ -46,8 +46,9 @@ ALGORITHM = AlgorithmInfo(
     assumes=("seed",),
 )
 EXPOSES = (
-    Sent("model", "worker", "worker", "parameters", "worker"),
-    Sent("model", "worker", "worker", "sums", "worker"),  # its loss
+    Sent("model", "worker", "worker", "parameters", "worker", noised=exposes.NOISED),
+    Sent("model", "worker", "worker", "sums", "worker", note="its loss"),
+    *exposes.of_models("worker", "model"),
 )
 
 SLACK = 1.25  # private steps that noise is calibrated for, over the expected ones
@@ -90,7 +91,7 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
     rate = wake_rate(cfg, own, count)
     sgd = LocalSgd(me, data, public, config, pace=rate * SLACK)
     if me.privacy is not None:
-        me.privacy.not_covered = "the losses that models carry, and what follows from them"
+        me.privacy.not_covered = ["the losses that models carry, and what follows from them"]
     state.model, state.sgd, state.wakes = sgd.model, sgd, 0
     state.heard = np.full(count, np.nan)  # losses of the others
     state.alarm = me.rng("wake").exponential(cfg.interval / rate)  # when it wakes next

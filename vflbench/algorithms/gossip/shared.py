@@ -14,7 +14,7 @@ A round is an epoch, or 1 / rounds_per_epoch of one: every worker takes as many 
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -28,6 +28,7 @@ from vflbench.federation.party import PartySpec, Program, batchable, party_names
 from vflbench.models import DTYPES, classifiers
 from vflbench.models.classifiers import Network
 from vflbench.privacy import examples
+from vflbench.privacy.accountant import History
 from vflbench.types import ConfigError, Count, Problem, Range, RunConfig
 
 FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
@@ -88,7 +89,11 @@ def check_pools(config: RunConfig) -> list[Problem]:
 
 
 def check_data(
-    config: RunConfig, public: ShardedPublic, trained: Sequence[int] | None = None, paces: Sequence[float] | None = None
+    config: RunConfig,
+    public: ShardedPublic,
+    trained: Sequence[int] | None = None,
+    paces: Sequence[float] | None = None,
+    beside: Callable[[int], History] = lambda _: (),
 ) -> None:
     """Check that the workers can train on the data.
 
@@ -96,6 +101,7 @@ def check_data(
     ----------
     trained : rows that each worker trains on; None: all of its own.
     paces : each worker's pace, as in `planned_steps`; None: 1.
+    beside : rows of a worker -> its private releases beside gradients.
 
     Raises
     ------
@@ -110,7 +116,7 @@ def check_data(
         raise ConfigError([Problem("algorithm.rounds_per_epoch", cfg.rounds_per_epoch, allowed)])
     rows = public.rows if trained is None else trained
     steps_of = [planned_steps(config, public, pace) for pace in paces or [1.0] * len(rows)]
-    examples.plan(config.privacy, rows, cfg.batch_size, steps_of)
+    examples.plan(config.privacy, rows, cfg.batch_size, steps_of, beside)
 
 
 def steps_per_epoch(cfg: Any, public: ShardedPublic) -> int:
@@ -193,9 +199,8 @@ class LocalSgd:
                 place = number % ahead
                 if place == 0:
                     rows = order[number : number + ahead].flatten()
-                    shape = -1, self.batch
-                    x = self.x.index_select(0, rows).unflatten(0, shape)  # several times faster than [rows]
-                    y = self.y.index_select(0, rows).unflatten(0, shape)
+                    x = self.x.index_select(0, rows).view(-1, self.batch, *self.x.shape[1:])  # faster than [rows]
+                    y = self.y.index_select(0, rows).view(-1, self.batch)
                 self.chosen = x[place], y[place]
             yield (round - 1) * self.steps + number
 

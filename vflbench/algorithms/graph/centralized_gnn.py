@@ -22,6 +22,10 @@ ALGORITHM = AlgorithmInfo(
     place=1,
     **shared.FAMILY,
     exact="it sends nothing",
+    refuses=(
+        ("dp_sgd", "a node's features are in the gradients of all nodes within L hops, and degrees have no bound"),
+        ("any", "it sends nothing"),
+    ),
     assumes=("pooled",),
     accounting=("strict",),
 )

@@ -38,23 +38,25 @@ Departures from the paper
    information leak.
 8. privacy=gaussian_embedding is ours: a client clips each row and adds noise before it sends. It goes on with its own
    part clipped but without noise, so representations above an aggregation differ between clients.
+9. Where noise is calibrated to a target, the parties exchange the ids of all rounds before the first (private.py).
+10. privacy=edge_rr is ours too: a client samples, learns and predicts with the edges that it shows.
 """
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from vflbench.algorithms.graph import shared
+from vflbench.algorithms.graph import exposes, private, shared
 from vflbench.algorithms.graph.joint import Aggregation, aggregation_layers, joint_inference, local_loss, predictions
 from vflbench.algorithms.graph.shared import AggregationKeys, GraphLearner, answer_all, ask, asking
-from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks, union
+from vflbench.data.graph.sampling import Block, Graph, draw_batch, full_block, sample_blocks, union
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import SERVER, Party, PartySpec
-from vflbench.types import AlgorithmInfo, Count, RunConfig
+from vflbench.types import AlgorithmInfo, Count, Problem, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="glasu",
@@ -64,12 +66,12 @@ ALGORITHM = AlgorithmInfo(
     label="GLASU",
     place=0,
     **shared.FAMILY,
-    privacy=("none", "gaussian_embedding"),
+    privacy=("none", "gaussian_embedding", "edge_rr"),
+    attacks=("none", "edge_inference"),
     # any codec: rounded aggregates are stale ones with noise; sampled nodes differ every time, so nothing is remembered
     assumes=("aligned_rows", "labels"),
 )
-EXPOSES = shared.EXPOSES
-check = shared.check
+EXPOSES = (*exposes.MESSAGES, *exposes.EDGES)
 
 
 @dataclass
@@ -82,6 +84,15 @@ class Config(AggregationKeys):
     # own | undropped (sample from the graph before edges were lost: a leak, as the released code)
     sampling: Literal["own", "undropped"] = "own"
     default_rounds: Count = 150  # T, where rounds is null
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """What is wrong across keys."""
+    problems = shared.check(config)
+    if config.algorithm.sampling == "undropped" and config.privacy.name == "edge_rr":
+        allowed = "hides edges, and algorithm.sampling=undropped draws from all of them: use sampling=own"
+        problems.append(Problem("privacy", "edge_rr", allowed))
+    return problems
 
 
 def max_releases(config: RunConfig, rounds: int) -> int:
@@ -99,6 +110,8 @@ class LeakyPart(GraphPart):
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per part of the task."""
+    width = Aggregation(config.algorithm.aggregate, task.parties).columns(config.model.hidden, 0)[1]
+    private.inspect(task, config, max_releases(config, shared.rounds(config)), width)
     parts = [task.part(m) for m in range(task.parties)]
     if config.algorithm.sampling == "undropped":
         parts = [LeakyPart(**vars(part), all_edges=task.all_edges) for part in parts]
@@ -117,11 +130,14 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) 
     aggregation = Aggregation(cfg.aggregate, public.parties)
     unite, train = partial(union, public.nodes), public.splits["train"]
 
-    async for t in me.rounds():
-        # Alg. 2: S[L]
-        await me.send_many(me.clients, draw_batch(train, cfg.batch_size, me.rng("batches")), tag="batch")
+    async def exchange_ids(rng: np.random.Generator) -> None:  # Alg. 2: S[L]
+        await me.send_many(me.clients, draw_batch(train, cfg.batch_size, rng), tag="batch")
         for _ in common_levels(cfg, ends):
             await answer_all(me, unite, "nodes", "union")
+
+    await private.rehearse(me, config, "batches", exchange_ids)
+    async for t in me.rounds():
+        await exchange_ids(me.rng("batches"))
         for _ in ends:  # Alg. 3
             await answer_all(me, aggregation.combine, "embedding", "aggregate")
         if me.evaluates(t):
@@ -133,20 +149,25 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) 
 async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
     """Sample, compute representations, and update the client's own parameters."""
     cfg: Config = config.algorithm
-    m, secret = me.clients.index(me.name), me.privacy
+    m, secret = me.clients.index(me.name), private.guard(me)
     aggregation = Aggregation(cfg.aggregate, public.parties)
     ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
     columns = aggregation.columns(config.model.hidden, m)
     learner = GraphLearner(me, config, data, public.classes, ends, columns)
     model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer
-    graph = Graph.from_edges(data.edges, public.nodes, model.self_weight)
-    whole = learner.whole(full_block(graph))
+    graph = private.graph_of(me, data, public, model.self_weight)
+    whole = cache(lambda: learner.whole(full_block(graph())))
     drawn_from: Graph | None = None
     if cfg.sampling == "undropped":
         leaky: Any = data  # a LeakyPart; guarded, so its class does not show
         drawn_from = Graph.from_edges(leaky.all_edges, public.nodes)
     unite = asking(me, "nodes", "union", at=common_levels(cfg, ends))
 
+    async def sample(rng: np.random.Generator) -> tuple[list[np.ndarray], list[Block]]:  # Alg. 2
+        batch = await me.recv(SERVER, tag="batch")
+        return await sample_blocks(graph(), batch, cfg.layers, cfg.fanout, rng, unite, drawn_from)
+
+    await private.plan(me, config, public.nodes, sample, [end + 1 for end in ends])
     others: list[torch.Tensor] = []  # H_{-m}[l+1], l in I, of this round
 
     def clipped(h_own: torch.Tensor) -> torch.Tensor:
@@ -163,10 +184,7 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
 
     async for t in me.rounds():
         learner.set_lr(t)
-        batch = await me.recv(SERVER, tag="batch")
-        levels, sampled = await sample_blocks(  # Alg. 2
-            graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"), unite, drawn_from
-        )
+        levels, sampled = await sample(me.rng("neighbours"))
         x, blocks, y = learner.inputs(levels, sampled)
         masks, work = me.torch_rng("dropout"), sum(map(len, levels))
         others.clear()
@@ -175,11 +193,10 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
         h = h0 = model.start(x, masks)
         for segment, end in enumerate(ends):
             h_own, h0 = await me.compute(model.segment, segment, blocks, h, h0, masks, cost=work / len(ends))
-            h_own = clipped(h_own)
             sent = (
                 h_own.detach()
                 if secret is None
-                else secret.protect(h_own, levels[end + 1], me.secret_torch_rng("noise"))
+                else secret.protect(h_own, levels[end + 1], me.secret_torch_rng("noise"), place=f"layer {end}")
             )
             total = await ask(me, sent, "embedding", "aggregate")
             others.append(aggregation.extract(total, sent, m))
@@ -195,5 +212,5 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
 
         if me.evaluates(t):
             async with me.evaluating():
-                logits = await joint_inference(model, *whole, aggregate)
+                logits = await joint_inference(model, *whole(), aggregate)
             me.report(predictions=predictions(logits, public.splits))

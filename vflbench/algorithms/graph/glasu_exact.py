@@ -5,10 +5,8 @@ nothing is stale. The programs and the departures from the paper are in exact.py
 """
 
 from dataclasses import dataclass
-from functools import partial
 
-from vflbench.algorithms.graph import shared
-from vflbench.algorithms.graph.exact import client, server
+from vflbench.algorithms.graph import exact, exposes, shared
 from vflbench.algorithms.graph.joint import aggregation_layers
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec
@@ -21,23 +19,32 @@ ALGORITHM = AlgorithmInfo(
     label="GLASU (exact)",
     place=4,
     **shared.FAMILY,
+    privacy=("none", "gaussian_embedding", "edge_rr"),
+    attacks=("none", "edge_inference"),
     exact="its gradients are exact only for the very numbers that were sent",
     assumes=("aligned_rows", "labels"),
 )
-EXPOSES = shared.EXACT
+EXPOSES = (*exposes.MESSAGES, *exposes.GRADIENTS, *exposes.EDGES)
 check = shared.check
 
 
 @dataclass
-class Config(shared.AggregationKeys):
+class Config(exact.GradientKeys, shared.AggregationKeys):
     """Keys of GLASU with exact gradients."""
 
     name: str = "glasu_exact"
 
 
+def max_releases(config: RunConfig, rounds: int) -> int:
+    """How often a client sends a row of a node at most: as exact.py."""
+    return exact.releases(rounds, ends(config.algorithm))
+
+
+def ends(cfg: Config) -> tuple[int, ...]:
+    """I."""
+    return aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
+
+
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per part of the task."""
-    cfg: Config = config.algorithm
-    ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
-    parts = [task.part(m) for m in range(task.parties)]
-    return shared.parties(partial(server, ends=ends), partial(client, ends=ends), parts)
+    return exact.specs(task, config, ends(config.algorithm), full_edges=False)

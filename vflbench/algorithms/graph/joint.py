@@ -80,6 +80,13 @@ class Aggregation:
         first = party * own.shape[1]
         return torch.cat([others[:, :first], own, others[:, first:]], dim=1)
 
+    def without(self, total: Tensor, noise: Tensor, party: int) -> Tensor:
+        """An aggregate without the noise (rows, its columns) in the party's own part."""
+        if self.how == "avg":
+            return total - noise / self.parties
+        first, last = self.columns(total.shape[1], party)
+        return torch.cat([total[:, :first], total[:, first:last] - noise, total[:, last:]], dim=1)
+
     def gradients(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """The gradient of the summed loss with respect to each party's own part.
 
@@ -150,6 +157,7 @@ async def exact_gradients(
     exchange: Exchange,
     exchange_gradient: Exchange,
     generator: torch.Generator | None = None,
+    clip: Callable[[Tensor], Tensor] = lambda rows: rows,
 ) -> Tensor:
     """Server back-propagation: write this party's gradient of the **sum** of all parties' losses into `.grad`.
 
@@ -157,6 +165,7 @@ async def exact_gradients(
     ----------
     exchange_gradient : awaited with d loss / d aggregate of a segment, last segment first; returns d (sum of losses) /
         d own H^+.
+    clip : what becomes of an own H^+ in the aggregate; `exchange` gets it as it was before.
 
     Returns
     -------
@@ -169,7 +178,7 @@ async def exact_gradients(
     for segment in range(len(model.ends)):
         own, after = model.segment(segment, blocks, h, h0, generator)
         h = (await exchange(segment, own.detach())).requires_grad_()
-        segments.append((h0, own, h))
+        segments.append((h0, clip(own), h))
         h0 = after.detach().requires_grad_() if model.keeps_start else start
     loss = F.cross_entropy(model.classify(h, generator), labels)
     loss.backward()

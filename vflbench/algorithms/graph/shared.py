@@ -14,7 +14,7 @@ from vflbench.data.graph.sampling import Block
 from vflbench.data.tasks import GraphPart
 from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
 from vflbench.models import DTYPES, gnn
-from vflbench.types import Count, Problem, Range, RunConfig, Sent, module_of
+from vflbench.types import Count, Problem, Range, RunConfig, module_of
 
 FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "layouts": ("graph",),
@@ -23,18 +23,6 @@ FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "models": ("gcnii", "gcn", "gat", "residual_gcn", "pyg"),
     "search": (("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
 }
-EXPOSES = (
-    Sent("batch", "server", "client", "ids", "all"),
-    Sent("nodes", "client", "server", "ids", "client"),
-    Sent("union", "server", "client", "ids", "client"),
-    Sent("embedding", "client", "server", "embeddings", "client"),
-    Sent("aggregate", "server", "client", "embeddings", "client"),
-)
-EXACT = (  # methods with exact gradients
-    *EXPOSES,
-    Sent("gradient", "client", "server", "gradients", "client"),
-    Sent("backward", "server", "client", "gradients", "client"),
-)
 
 
 @dataclass
@@ -72,6 +60,11 @@ def check(config: RunConfig) -> list[Problem]:
     return [*problems, *module_of(config.model).check_width(config.model, *shares)]
 
 
+def rounds(config: RunConfig) -> int:
+    """T."""
+    return int(config.rounds or config.algorithm.default_rounds)
+
+
 class GraphLearner:
     """A party's network, its optimiser, and their inputs.
 
@@ -93,7 +86,7 @@ class GraphLearner:
         columns: tuple[int, int] | None = None,
     ) -> None:
         self.algorithm = config.algorithm
-        self.rounds: int = config.rounds or config.algorithm.default_rounds
+        self.rounds = rounds(config)
         self.device, self.dtype = me.device, DTYPES[config.model.dtype]
         self.take(data)
         generator = torch.Generator().manual_seed(int(me.rng("init").integers(2**62)))

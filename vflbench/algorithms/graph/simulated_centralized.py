@@ -8,11 +8,9 @@ The programs and the departures from the paper are in exact.py.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
-from vflbench.algorithms.graph import shared
-from vflbench.algorithms.graph.exact import client, server
+from vflbench.algorithms.graph import exact, exposes, shared
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec
 from vflbench.types import AlgorithmInfo, RunConfig
@@ -25,24 +23,29 @@ ALGORITHM = AlgorithmInfo(
     label="Simulated centralized",
     place=3,
     **shared.FAMILY,
+    privacy=("none", "gaussian_embedding"),
+    refuses=(("edge_rr", "edges are given to all clients"),),
     exact="its gradients are exact only for the very numbers that were sent",
     assumes=("aligned_rows", "labels", "edges"),
     accounting=("strict",),
 )
-EXPOSES = shared.EXACT
+EXPOSES = (*exposes.MESSAGES, *exposes.GRADIENTS)
 check = shared.check
 
 
 @dataclass
-class Config(shared.Keys):
+class Config(exact.GradientKeys, shared.Keys):
     """Keys of the simulated-centralized baseline."""
 
     name: str = "simulated_centralized"
     aggregate: Literal["avg", "cat"] = "avg"  # avg | cat
 
 
+def max_releases(config: RunConfig, rounds: int) -> int:
+    """How often a client sends a row of a node at most: as exact.py."""
+    return exact.releases(rounds, range(config.algorithm.layers))
+
+
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per part of the task, with all edges."""
-    ends = range(config.algorithm.layers)
-    parts = [task.part(m, full_edges=True) for m in range(task.parties)]
-    return shared.parties(partial(server, ends=ends), partial(client, ends=ends), parts)
+    return exact.specs(task, config, range(config.algorithm.layers), full_edges=True)

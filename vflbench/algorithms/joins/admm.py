@@ -19,7 +19,7 @@ from vflbench.federation.party import Party
 from vflbench.models.losses import Loss
 from vflbench.models.partial import Partial
 from vflbench.privacy import tables
-from vflbench.privacy.tables import NoisyGradients
+from vflbench.privacy.gradients import NoisyGradients
 from vflbench.types import RunConfig
 
 CHUNK = 65536

@@ -22,21 +22,9 @@ from vflbench.data.relational.join import Keys, hand_over, join, unite
 from vflbench.data.tasks import RelationalPart, RelationalPublic
 from vflbench.federation.party import SERVER, Party
 from vflbench.privacy import tables
-from vflbench.privacy.tables import NoisyGradients
-from vflbench.types import DataError, RunConfig, Sent
+from vflbench.privacy.gradients import NoisyGradients, poisson, rehearsed
+from vflbench.types import DataError, RunConfig
 
-BATCHES = (Sent("batches", "server", "client", "ids", "all"), Sent("rows", "server", "client", "ids", "all"))
-EXPOSES = (
-    Sent("keys", "client", "server", "ids", "client"),
-    Sent("kinds", "client", "server", "sizes", "client"),
-    Sent("labels", "client", "server", "labels", "client"),
-    Sent("mapping", "server", "client", "ids", "all"),
-    Sent("mapping", "server", "client", "sizes", "all"),  # G
-    Sent("joined", "server", "client", "sizes", "all"),
-    # and in every method that uses the mapping
-    Sent("prediction", "client", "server", "embeddings", "client"),
-    Sent("residual", "server", "client", "gradients", "all"),
-)
 FEW = 0.1  # where a smaller share of a table's rows joins, the join is probably wrong
 log = logging.getLogger(__name__)
 MOST_KEPT = 50_000_000  # numbers in the gathered batches of one client: 200 MB of float32
@@ -193,24 +181,45 @@ class ServerBatches:
     """The batches of every epoch: contiguous in the join and named once, or with DP-SGD drawn and named one by one."""
 
     def __init__(self, me: Party, config: RunConfig) -> None:
-        self.me, self.size = me, config.algorithm.batch_size
+        self.me, self.config, self.size = me, config, config.algorithm.batch_size
         self.drawn = tables.trains_privately(config.privacy)
         self.kept: list[Join] = []  # those that are the same in every epoch
 
     async def name(self, join: Join) -> None:
         """Tell every client once which of its rows are behind each batch, so that no epoch needs to name them."""
         if self.drawn:
+            await self._plan(join)
             return
         named: list[list[np.ndarray]] = [[] for _ in self.me.clients]
-        sizes = []
         for at in range(0, len(join.rows[0]), self.size):
             batch, needed = join.batch(slice(at, at + self.size))
-            sizes.append(len(batch.rows[0]))
+            self.kept.append(batch)
             for rows, own in zip(named, join.held_of(batch, needed), strict=True):
                 rows.append(own)
+        sizes = np.array([len(batch.rows[0]) for batch in self.kept])
         for name, rows in zip(self.me.clients, named, strict=True):
             lengths = np.array([len(r) for r in rows])
-            await self.me.send(name, (np.concatenate(rows), lengths, np.array(sizes)), tag="batches")
+            await self.me.send(name, (np.concatenate(rows), lengths, sizes), tag="batches")
+
+    async def _plan(self, join: Join) -> None:
+        """With privacy.split tell every client how often the run will ask for its most asked row."""
+        if not tables.shares_budget(self.config.privacy):
+            return
+        rows, rounds = [rows.cpu().numpy() for rows in join.rows], self.config.rounds
+        assert rounds is not None  # decided by the runner
+        joined = len(rows[0])
+        count, rate = rounds * -(-joined // self.size), min(1.0, self.size / joined)
+        asked = [np.zeros(sum(held), np.int64) for held in join.held]
+        for chosen in rehearsed(count, joined, rate, self.me.secret_rng("batches")):
+            for own, behind in zip(asked, rows, strict=True):
+                own[np.unique(behind[chosen])] += 1
+        most = [
+            int(part.max(initial=0))
+            for own, held in zip(asked, join.held, strict=True)
+            for part in np.split(own, np.cumsum(held)[:-1])
+        ]
+        for name, releases in zip(self.me.clients, most, strict=True):
+            await self.me.send(name, releases, tag="releases")
 
     async def epoch(self, join: Join, y: Tensor) -> AsyncIterator[tuple[Join, Tensor]]:
         """Yield each batch's join and labels."""
@@ -221,7 +230,7 @@ class ServerBatches:
                 yield batch, labels
             return
         for _ in starts:
-            chosen = tables.poisson(len(y), min(1.0, self.size / len(y)), self.me.secret_rng("batches"))
+            chosen = poisson(len(y), min(1.0, self.size / len(y)), self.me.secret_rng("batches"))
             batch, needed = join.batch(chosen)
             for name, own in zip(self.me.clients, join.held_of(batch, needed), strict=True):
                 await self.me.send(name, own, tag="rows")
@@ -244,7 +253,12 @@ class ClientBatches:
         self.kept: list[Tensor] = []  # the features of batches that are the same in every epoch
 
     async def receive(self) -> None:
-        """Keep in `me.state.batches` which own rows each batch needs, and how many joined rows the batch has."""
+        """Keep in `me.state.batches` which own rows each batch needs, and how many joined rows the batch has.
+
+        With privacy.split, keep in `me.state.releases` how often the run will ask for the client's most asked row.
+        """
+        if tables.shares_budget(self.config.privacy):
+            self.me.state.releases = await self.me.recv(SERVER, tag="releases")
         if not self.drawn:
             state = self.me.state
             named, lengths, sizes = await self.me.recv(SERVER, tag="batches")
@@ -261,7 +275,10 @@ class ClientBatches:
         if not self.count:
             self.count = -(-state.joined // self.size)
             rate = tables.part_of_a_batch(state.counts, expected / state.joined)
-            self.noisy = tables.noisy_steps(self.me, self.config, rate, self.count, drawn_by_server=True)
+            releases = state.releases if tables.shares_budget(self.config.privacy) else None
+            self.noisy = tables.noisy_steps(
+                self.me, self.config, rate, self.count, drawn_by_server=True, releases=releases
+            )
         if not self.drawn:
             rows = torch.from_numpy(state.batches["rows"]).to(device).split(state.batches["lengths"].tolist())
             few = len(state.batches["rows"]) * features.shape[1] <= MOST_KEPT

@@ -7,7 +7,7 @@ consensus.py.
 from dataclasses import dataclass
 from typing import Literal
 
-from vflbench.algorithms.joins import consensus, mapping, shared
+from vflbench.algorithms.joins import consensus, exposes, shared
 from vflbench.types import AlgorithmInfo, Count, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -21,7 +21,7 @@ ALGORITHM = AlgorithmInfo(
     divided_by="parts",
     reports=("partial",),
     privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
-    attacks=("none", "prediction_recovery"),
+    attacks=("none", "prediction_recovery", "residual_labels"),
     search=(("algorithm.lr", ("0.01", "0.02", "0.05", "0.1")), ("algorithm.rho", ("0.5", "1.0", "2.0"))),
     # any codec: multipliers stay at the server, and those of a round start anew; else rounding makes inexact updates
     remembered=("prediction", "residual", "parameters", "consensus"),
@@ -29,9 +29,9 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = (
-    *mapping.EXPOSES,
-    Sent("parameters", "client", "server", "parameters", "client"),
-    Sent("consensus", "server", "client", "parameters", "client"),
+    *exposes.EXPOSES,
+    Sent("parameters", "client", "server", "parameters", "client", noised=exposes.OF_MODELS),
+    Sent("consensus", "server", "client", "parameters", "client", form=("summed",), noised=exposes.OF_MODELS),
 )
 check, decide, parties = shared.check, shared.decide, consensus.parties
 

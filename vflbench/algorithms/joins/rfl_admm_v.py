@@ -5,7 +5,7 @@ Xu et al.: TablePuppet, arXiv 2403.15839, section 5. The programs and the depart
 
 from dataclasses import dataclass
 
-from vflbench.algorithms.joins import consensus, mapping, shared
+from vflbench.algorithms.joins import consensus, exposes, shared
 from vflbench.types import AlgorithmInfo
 
 ALGORITHM = AlgorithmInfo(
@@ -19,13 +19,13 @@ ALGORITHM = AlgorithmInfo(
     divided_by=None,
     reports=("partial",),
     privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
-    attacks=("none", "prediction_recovery"),
+    attacks=("none", "prediction_recovery", "residual_labels"),
     search=(("algorithm.lr", ("0.01", "0.02", "0.05", "0.1")), ("algorithm.rho", ("0.5", "1.0", "2.0"))),
     # any codec: the multipliers stay at the server; rounded residuals make inexact updates
     remembered=("prediction", "residual"),
     accounting=("strict", "tablepuppet", "everything"),
 )
-EXPOSES = mapping.EXPOSES
+EXPOSES = exposes.EXPOSES
 check, decide, parties = shared.check, shared.decide, consensus.parties
 
 

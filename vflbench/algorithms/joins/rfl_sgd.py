@@ -6,7 +6,7 @@ sgd.py.
 
 from dataclasses import dataclass
 
-from vflbench.algorithms.joins import mapping, sgd, shared
+from vflbench.algorithms.joins import exposes, sgd, shared
 from vflbench.types import AlgorithmInfo, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -20,7 +20,7 @@ ALGORITHM = AlgorithmInfo(
     divided_by="parts",
     reports=("partial",),
     privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
-    attacks=("none", "prediction_recovery"),
+    attacks=("none", "prediction_recovery", "residual_labels"),
     search=(
         ("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")),
         ("algorithm.batch_size", ("1024", "10240")),
@@ -31,10 +31,10 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = (
-    *mapping.EXPOSES,
-    *mapping.BATCHES,
-    Sent("gradient", "client", "server", "gradients", "client"),
-    Sent("step", "server", "client", "gradients", "client"),
+    *exposes.EXPOSES,
+    *exposes.BATCHES,
+    Sent("gradient", "client", "server", "gradients", "client", noised=exposes.OF_MODELS),
+    Sent("step", "server", "client", "gradients", "client", form=("summed",), noised=exposes.OF_MODELS),
 )
 check, parties = shared.check, sgd.parties
 

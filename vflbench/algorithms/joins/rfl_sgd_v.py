@@ -6,7 +6,7 @@ programs and the departures from the paper are in sgd.py.
 
 from dataclasses import dataclass
 
-from vflbench.algorithms.joins import mapping, sgd, shared
+from vflbench.algorithms.joins import exposes, sgd, shared
 from vflbench.types import AlgorithmInfo
 
 ALGORITHM = AlgorithmInfo(
@@ -20,7 +20,7 @@ ALGORITHM = AlgorithmInfo(
     divided_by=None,
     reports=("partial",),
     privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
-    attacks=("none", "prediction_recovery"),
+    attacks=("none", "prediction_recovery", "residual_labels"),
     search=(
         ("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")),
         ("algorithm.batch_size", ("1024", "10240")),
@@ -28,7 +28,7 @@ ALGORITHM = AlgorithmInfo(
     # any codec: rounded predictions make noisy gradients; each batch has other rows, so nothing is remembered
     accounting=("strict", "tablepuppet", "everything"),
 )
-EXPOSES = (*mapping.EXPOSES, *mapping.BATCHES)
+EXPOSES = (*exposes.EXPOSES, *exposes.BATCHES)
 check, parties = shared.check, sgd.parties
 
 

@@ -25,7 +25,7 @@ With privacy=dp_sgd the server draws every batch at random, each joined row with
 batch by batch (tag `rows` in place of `batches`). Every client adds noise to its sum of gradients before it sends it.
 Privacy costs bytes: neighbours in the join have table rows in common, and joined rows drawn at random have fewer. So
 more predictions are asked for (1.6 times as many on MovieLens' sample, B = 10,240). A row of T_i is part of a batch
-with probability 1 - (1 - B/N)^G at most, with G the largest count among the client's rows. Sums are divided by the
+with probability 1 - (1 - B/N)^G at most. G is the largest count among the client's rows. Sums are divided by the
 expected B.
 """
 

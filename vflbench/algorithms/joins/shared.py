@@ -166,9 +166,10 @@ def check(config: RunConfig) -> list[Problem]:
         problems.append(Problem("dataset.problem", convex, CONVEX))
     linear = config.model.name == "linear" and not config.model.relu_output
     allowed = "solves linear models only (model=linear, model.relu_output=false)"
-    if attack.name != "none" and not linear:
+    admm = isinstance(cfg, AdmmKeys)  # starts from predictions 0, whatever the model
+    if attack.name != "none" and not linear and not (attack.name == "residual_labels" and admm):
         problems.append(Problem("attack", attack.name, allowed))
-    exact = isinstance(cfg, AdmmKeys) and cfg.solver == "exact"
+    exact = admm and cfg.solver == "exact"
     if exact and not linear:
         problems.append(Problem("algorithm.solver", "exact", f"{allowed}; use sgd"))
     if exact and tables.trains_privately(config.privacy):

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from vflbench.algorithms.joins import shared
+from vflbench.algorithms.joins import exposes, shared
 from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step, sum_of, theta_update
 from vflbench.algorithms.joins.shared import AdmmKeys, Labels, LocalTable, PartyKeys
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.models import DTYPES, losses
 from vflbench.privacy import tables
-from vflbench.types import AlgorithmInfo, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="vfl_admm",
@@ -37,7 +37,7 @@ ALGORITHM = AlgorithmInfo(
     divided_by="parties",
     reports=("partial",),
     privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
-    attacks=("none", "prediction_recovery"),
+    attacks=("none", "prediction_recovery", "residual_labels"),
     search=(("algorithm.lr", ("0.01", "0.02", "0.05", "0.1")), ("algorithm.rho", ("0.5", "1.0", "2.0"))),
     # any codec: the multipliers stay at the server; rounded residuals make inexact updates
     remembered=("prediction", "residual"),
@@ -45,9 +45,8 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = (
-    Sent("labels", "client", "server", "labels", "client"),
-    Sent("prediction", "client", "server", "embeddings", "client"),
-    Sent("residual", "server", "client", "gradients", "all"),
+    exposes.LABELS,
+    *exposes.LEARNING,
 )
 check = shared.check
 

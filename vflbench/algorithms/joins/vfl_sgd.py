@@ -13,16 +13,18 @@ row is in it G times.
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
-from vflbench.algorithms.joins import shared
+from vflbench.algorithms.joins import exposes, shared
 from vflbench.algorithms.joins.admm import sum_of
 from vflbench.algorithms.joins.shared import Keys, Labels, LocalTable, PartyKeys
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.models import losses
 from vflbench.privacy import tables
-from vflbench.types import AlgorithmInfo, RunConfig, Sent
+from vflbench.privacy.gradients import poisson, rehearsed
+from vflbench.types import AlgorithmInfo, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="vfl_sgd",
@@ -35,7 +37,7 @@ ALGORITHM = AlgorithmInfo(
     divided_by="parties",
     reports=("partial",),
     privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
-    attacks=("none", "prediction_recovery"),
+    attacks=("none", "prediction_recovery", "residual_labels"),
     search=(
         ("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")),
         ("algorithm.batch_size", ("1024", "10240")),
@@ -45,10 +47,9 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = (
-    Sent("labels", "client", "server", "labels", "client"),
-    Sent("rows", "server", "client", "ids", "all"),
-    Sent("prediction", "client", "server", "embeddings", "client"),
-    Sent("residual", "server", "client", "gradients", "all"),
+    exposes.LABELS,
+    *exposes.DRAWN,
+    *exposes.LEARNING,
 )
 check = shared.check
 
@@ -74,6 +75,12 @@ async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig
     drawn, rate = tables.trains_privately(config.privacy), min(1.0, cfg.batch_size / public.samples)
     if me.fresh:
         me.state.labels = await me.recv(me.clients[public.owner], tag="labels")
+        if tables.shares_budget(config.privacy):  # how often the most asked row will be asked for
+            assert config.rounds is not None  # decided by the runner
+            count, asked = config.rounds * -(-public.samples // cfg.batch_size), np.zeros(public.samples, np.int64)
+            for chosen in rehearsed(count, public.samples, rate, me.secret_rng("batches")):
+                asked[chosen] += 1
+            await me.send_many(me.clients, int(asked.max()), tag="releases")
     labels: Labels | None = None
 
     async for t in me.rounds():
@@ -82,7 +89,7 @@ async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig
         total, seen = 0.0, 0
         for y in answers:
             if drawn:
-                chosen = tables.poisson(public.samples, rate, me.secret_rng("batches"))
+                chosen = poisson(public.samples, rate, me.secret_rng("batches"))
                 await me.send_many(me.clients, chosen, tag="rows")
                 y = labels.y[chosen]
             z = sum_of(await me.recv_all(me.clients, tag="prediction"))
@@ -100,6 +107,8 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     me.state.model = model = table.model
     if me.fresh and data.labels is not None:
         await me.send(SERVER, tables.protect_labels(me, data.labels, public.classes), tag="labels")
+    if me.fresh and tables.shares_budget(config.privacy):
+        me.state.releases = await me.recv(SERVER, tag="releases")
 
     drawn, expected = tables.trains_privately(config.privacy), min(cfg.batch_size, public.samples)
     batches = table.features.split(cfg.batch_size)
@@ -108,7 +117,9 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
 
     async for t in me.rounds():
         if not prepared:
-            noisy = tables.noisy_steps(me, config, expected / public.samples, len(batches), drawn_by_server=True)
+            releases = me.state.releases if tables.shares_budget(config.privacy) else None
+            rate = expected / public.samples
+            noisy = tables.noisy_steps(me, config, rate, len(batches), drawn_by_server=True, releases=releases)
             prepared = True
         for x in batches:
             if drawn:

@@ -37,12 +37,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 
-from vflbench.algorithms.joins import mapping, shared
+from vflbench.algorithms.joins import exposes, mapping, shared
 from vflbench.algorithms.joins.shared import JoinKeys
 from vflbench.data.relational.join import hand_over
 from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
 from vflbench.federation.party import SERVER, Party, PartySpec
-from vflbench.types import AlgorithmInfo, ConfigError, Count, Problem, Range, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, ConfigError, Count, Implied, Problem, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="gram_once",
@@ -56,21 +56,28 @@ ALGORITHM = AlgorithmInfo(
     models=("linear",),
     one_shot=True,
     exact="least squares is exact only with the very sums that were sent",
+    refuses=(("any", "tables send whole rows and exact sums, which no mechanism clips or noises"),),
     search=(("algorithm.penalty", ("1e-6", "1e-4", "1e-2")),),
 )
 EXPOSES = (
-    Sent("keys", "client", "server", "ids", "client"),
-    Sent("kinds", "client", "server", "sizes", "client"),
-    Sent("labels", "client", "server", "labels", "client"),
-    Sent("mapping", "server", "client", "ids", "all"),
-    Sent("mapping", "server", "client", "sizes", "all"),
-    Sent("joined", "server", "client", "sizes", "all"),
-    Sent("ask", "server", "client", "sizes", "all"),
-    Sent("gram", "client", "server", "sums", "client"),
-    Sent("sums", "client", "server", "sums", "client"),
-    Sent("rows", "client", "server", "raw", "client"),
-    Sent("moments", "server", "client", "sums", "all", when=("cross", "moments")),
-    Sent("weights", "server", "client", "parameters", "all"),
+    *exposes.TABLES,
+    Sent("ask", "server", "client", "sizes", "all", times="round 1", note="whether to send rows"),
+    Sent("gram", "client", "server", "sums", "client", times="round 1"),
+    Sent("sums", "client", "server", "sums", "client", times="round 1", note="by key, for each other table"),
+    Sent("rows", "client", "server", "raw", "client", times="round 1", note="not of the keeper, nor with the labels"),
+    Sent("moments", "server", "client", "sums", "all", when=("cross", "moments"), times="round 1"),
+    Implied(
+        "client",
+        "label_owner",
+        "labels",
+        ("moments",),
+        "argued",
+        "moments begin with the mean label behind each of its rows",
+        exact=True,
+        times="round 1",
+        when=("cross", "moments"),
+    ),
+    Sent("weights", "server", "client", "parameters", "all", times="round 1"),
 )
 
 

@@ -20,8 +20,9 @@ Departures from the paper, and what it leaves open
 1. SGC has no principal components: they make the message smaller, and a head on few columns overfits less.
 2. head=mlp has one hidden layer of model.hidden units with dropout.
 3. privacy=gaussian_embedding clips and noises each row that is sent, once: of Z, or with form=raw of X, which then is
-   dense. A row of Z depends on its node's neighbourhood, so the unit is the row of Z, not the node. Principal
-   directions are fitted without noise, and edges are not covered.
+   dense. A row of X is all that a client knows of a node's features. A row of Z depends on its node's neighbourhood, so
+   the unit is the row of Z, not the node. Principal directions are fitted without noise. Edges are not covered.
+4. privacy=edge_rr: a client sends, or propagates along, the edges that it shows.
 """
 
 import itertools
@@ -35,7 +36,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vflbench.algorithms.graph import alone, shared
+from vflbench.algorithms.graph import alone, exposes, private, shared
 from vflbench.algorithms.graph.joint import joint_inference, predictions
 from vflbench.algorithms.graph.shared import Keys
 from vflbench.algorithms.oneshot.forms import Projection, columns
@@ -43,7 +44,8 @@ from vflbench.data.graph.sampling import Graph, full_block
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.models import DTYPES, gnn
-from vflbench.types import AlgorithmInfo, Count, Range, RunConfig, Sent
+from vflbench.privacy.gaussian import GaussianEmbedding
+from vflbench.types import AlgorithmInfo, Count, Given, Implied, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="graph_once",
@@ -56,16 +58,27 @@ ALGORITHM = AlgorithmInfo(
     reports=("predictions",),
     assumes=("aligned_rows",),
     models=("gcnii", "gcn", "gat", "residual_gcn", "pyg"),
-    privacy=("none", "gaussian_embedding"),
+    privacy=("none", "gaussian_embedding", "edge_rr"),
     one_shot=True,
     search=(("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
 )
+RAW, Z = ("form", "raw"), ("form", "propagated")
 EXPOSES = (
-    Sent("features", "client", "server", "raw", "client", when=("form", "raw")),
-    Sent("features", "client", "server", "projection", "client", when=("form", "propagated")),
-    Sent("labels", "client", "server", "labels", "client"),
-)
+    Sent("features", "client", "server", "raw", "client", when=RAW, times="round 1", noised=exposes.ROWS),
+    Sent("features", "client", "server", "edges", "client", when=RAW, times="round 1", noised=("edge_rr",)),
+    Sent("features", "client", "server", "projection", "client", when=Z, times="round 1", noised=exposes.ROWS),
+    Implied(
+        "server", "client", "edges", ("features",), "argued", "propagated rows of neighbours are alike",
+        times="round 1", when=Z, noised=exposes.EDGES_OR_ROWS,
+    ),
+    Sent("labels", "client", "server", "labels", "client", times="round 1"),
+    Given("client", "all", "ids", "the node ids of every split"),
+)  # fmt: skip
 check = shared.check
+NOT_COVERED = {  # by epsilon of a row
+    "raw": ("labels", private.EDGES),
+    "propagated": ("labels", private.EDGES, "principal directions", "a node's raw features"),
+}
 
 
 @dataclass
@@ -89,6 +102,7 @@ def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
     cfg: Config = config.algorithm
     most = cfg.components if cfg.form == "propagated" else 2**62
     widths = [min(block.shape[1], most) for block in task.features]
+    private.inspect(task, config, 1, max(widths))
     server = on_graph if cfg.form == "raw" else on_rows
     return shared.parties(partial(server, widths=widths), client, [task.part(m) for m in range(task.parties)])
 
@@ -99,6 +113,7 @@ def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
 async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
     """Send what is known of the nodes, once."""
     cfg: Config = config.algorithm
+    secret, edges = private.guard(me, NOT_COVERED[cfg.form]), private.edges_of(me, data, public)
     async for t in me.rounds():
         if t > 1:
             continue
@@ -106,18 +121,18 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
             labels = data.labels[public.splits["train"]]
             await me.send(SERVER, labels.astype(two_bytes(public.classes)), tag="labels")
         if cfg.form == "raw":
-            x = _protected(me, data.features)
-            await me.send(SERVER, (*packed(x), upper(data.edges, public.nodes)), tag="features")
+            x = _protected(me, secret, data.features)
+            await me.send(SERVER, (*packed(x), upper(edges(), public.nodes)), tag="features")
         else:
-            z = await me.compute(propagated, data.features, data.edges, cfg.hops, cfg.components, cost=public.nodes)
-            await me.send(SERVER, columns(_protected(me, z)), tag="features")
+            z = await me.compute(propagated, data.features, edges(), cfg.hops, cfg.components, cost=public.nodes)
+            await me.send(SERVER, columns(_protected(me, secret, z)), tag="features")
 
 
-def _protected(me: Party, rows: np.ndarray) -> np.ndarray:
+def _protected(me: Party, secret: GaussianEmbedding | None, rows: np.ndarray) -> np.ndarray:
     """The rows as the party may send them."""
-    if me.privacy is None:
+    if secret is None:
         return rows
-    sent = me.privacy.protect(torch.tensor(rows), np.arange(len(rows)), me.secret_torch_rng("noise"))
+    sent = secret.protect(torch.tensor(rows), np.arange(len(rows)), me.secret_torch_rng("noise"))
     return np.asarray(sent)
 
 

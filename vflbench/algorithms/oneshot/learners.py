@@ -7,9 +7,11 @@ goes on at any t.
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,10 @@ from vflbench.models.vertical import DEEP, IMAGES
 from vflbench.seeding import batches
 from vflbench.types import RunConfig
 
+log = logging.getLogger(__name__)
+
 AT_ONCE = 65536  # held-out rows that a network scores at once
+STEPS = 1000  # of a logistic regression, at most
 MOST_WEIGHTS = 4000  # of a logistic regression with a Hessian; its square is in memory
 
 
@@ -38,15 +43,19 @@ class Examples:
     held_out: Mapping[str, Sequence[np.ndarray]]  # split -> blocks (n_s, ...)
     val_labels: np.ndarray  # (n_val,); empty without a validation split
 
+    @cached_property
+    def tables(self) -> dict[str, np.ndarray]:
+        """Split, also train -> all columns, (n, d) float64: scikit-learn would copy another type in every call."""
+        parts = {"train": self.blocks, **self.held_out}
+        return {
+            split: np.concatenate([table(block) for block in blocks], axis=1, dtype=np.float64)
+            for split, blocks in parts.items()
+        }
+
     @property
     def alone(self) -> Examples:
         """The label owner's own columns only."""
         return replace(self, blocks=self.blocks[:1], held_out={split: own[:1] for split, own in self.held_out.items()})
-
-
-def joined(blocks: Sequence[np.ndarray]) -> np.ndarray:
-    """The blocks side by side, (n, d)."""
-    return np.concatenate([table(block) for block in blocks], axis=1)
 
 
 def mean_loss(scores: np.ndarray, labels: np.ndarray, classes: int) -> float:
@@ -60,27 +69,34 @@ class Boosted:
     All are grown in the first step: the early stopping of `trees.fit` is that of the program.
     """
 
-    def __init__(self, examples: Examples, public: AlignedPublic, config: RunConfig, metric: str) -> None:
+    def __init__(
+        self,
+        tables: Mapping[str, np.ndarray],
+        labels: np.ndarray,
+        val_labels: np.ndarray,
+        classes: int,
+        config: RunConfig,
+        metric: str,
+    ) -> None:
         assert config.rounds is not None  # decided by the runner
         self.iterations = config.rounds
-        self.examples, self.classes, self.at = examples, public.classes, 0
-        self.blocks = {"train": joined(examples.blocks)} | {s: joined(own) for s, own in examples.held_out.items()}
-        cfg, x = config.algorithm, self.blocks["train"]
-        self.grow = partial(
-            trees.fit, x, examples.labels, self.blocks.get("val", x[:0]), examples.val_labels, classes=public.classes,
-            metric=metric, seed=config.seed, learning_rate=cfg.learning_rate, leaves=cfg.leaves,
-            iterations=config.rounds, patience=cfg.patience,
-        )  # fmt: skip
+        self.tables, self.labels, self.val_labels, self.classes, self.at = tables, labels, val_labels, classes, 0
+        self.config, self.metric = config, metric
 
     def step(self, t: int) -> float:
         """Go to iteration `t`."""
         if not self.at:
-            grown = self.grow()
-            self.staged = zip(*(grown.staged(x) for x in self.blocks.values()), strict=True)
+            cfg, x = self.config.algorithm, self.tables["train"]
+            grown = trees.fit(
+                x, self.labels, self.tables.get("val", x[:0]), self.val_labels, classes=self.classes,
+                metric=self.metric, seed=self.config.seed, learning_rate=cfg.learning_rate, leaves=cfg.leaves,
+                iterations=self.iterations, patience=cfg.patience,
+            )  # fmt: skip
+            self.staged = zip(*(grown.staged(x) for x in self.tables.values()), strict=True)
         while self.at < t:
-            self.current = dict(zip(self.blocks, next(self.staged), strict=True))
+            self.current = dict(zip(self.tables, next(self.staged), strict=True))
             self.at += 1
-        return mean_loss(self.current["train"], self.examples.labels, self.classes)
+        return mean_loss(self.current["train"], self.labels, self.classes)
 
     def scores(self) -> dict[str, np.ndarray]:
         """Split -> scores (n_s, outputs)."""
@@ -92,28 +108,48 @@ class Linear:
 
     iterations = 1
 
-    def __init__(self, examples: Examples, public: AlignedPublic, config: RunConfig, metric: str) -> None:
-        self.examples, self.classes, self.penalty = examples, public.classes, config.algorithm.penalty
+    def __init__(
+        self,
+        tables: Mapping[str, np.ndarray],
+        labels: np.ndarray,
+        val_labels: np.ndarray,
+        classes: int,
+        config: RunConfig,
+        metric: str,
+    ) -> None:
+        self.tables, self.labels, self.classes, self.penalty = tables, labels, classes, config.algorithm.penalty
 
     def step(self, t: int) -> float:
         """Solve it."""
+        from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression, Ridge
 
-        x, y = joined(self.examples.blocks).astype(np.float64), self.examples.labels
+        x, y = np.ascontiguousarray(self.tables["train"]), self.labels
         weight = self.penalty * len(y)  # the penalty is of the mean loss
         if self.classes:
             strength = 1 / weight if weight else np.inf
             few = x.shape[1] * (1 if self.classes == 2 else self.classes) <= MOST_WEIGHTS
             solver = "newton-cholesky" if few else "lbfgs"
-            self.model: Any = LogisticRegression(C=strength, solver=solver, tol=1e-10, max_iter=1000)
+            self.model: Any = LogisticRegression(C=strength, solver=solver, tol=1e-10, max_iter=STEPS)
         else:
             self.model = Ridge(alpha=weight, solver="svd")
-        self.model.fit(x, y)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ConvergenceWarning)
+            self.model.fit(x, y)
+        for one in caught:
+            if not issubclass(one.category, ConvergenceWarning):
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        if any(issubclass(one.category, ConvergenceWarning) for one in caught):
+            log.warning(
+                "learner=linear: the logistic regression on %d columns stopped before its minimum, after %d of at "
+                "most %d steps: a larger algorithm.penalty (now %g) makes it easier",
+                x.shape[1], self.model.n_iter_.max(), STEPS, self.penalty,
+            )  # fmt: skip
         return mean_loss(self._of(x), y, self.classes)
 
     def scores(self) -> dict[str, np.ndarray]:
         """Split -> scores (n_s, outputs)."""
-        return {split: self._of(joined(own).astype(np.float64)) for split, own in self.examples.held_out.items()}
+        return {split: self._of(np.ascontiguousarray(x)) for split, x in self.tables.items() if split != "train"}
 
     def _of(self, x: np.ndarray) -> np.ndarray:
         if not self.classes:

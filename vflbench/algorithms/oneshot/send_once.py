@@ -25,11 +25,13 @@ Departures, and what the source leaves open
    chooses. The summary says which was chosen, as `one_shot`.
 4. privacy=gaussian_embedding and gdp_embedding add noise to a row before it is binned or projected: what is sent is
    post-processing of one release, and the unit is the row itself. Edges and directions are fitted on noisy rows.
-   Nothing is sent again, so that privacy.max_retries of gdp_embedding counts as 0. Held-out rows carry no noise.
+   Held-out rows carry no noise.
 5. privacy=rr_bins is FederBoost's randomised response on the bin number of every cell.
+6. dataset.own_rows=train: labelled rows that only the active party has are training rows, too. The others' columns are
+   missing there, which trees can do with.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -52,6 +54,7 @@ from vflbench.types import (
     RunConfig,
     Sent,
     convex_problem,
+    own_rows,
 )
 
 HELD_OUT = "what is learnt at home is scored on rows held out: dataset.problem=learning"
@@ -70,13 +73,24 @@ ALGORITHM = AlgorithmInfo(
     models=("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
     epochs=True,
     one_shot=True,
+    own_rows=True,
     search=(("algorithm.learning_rate", ("0.05", "0.1")), ("algorithm.leaves", ("31", "63"))),
 )
+NOISED = ("gaussian_embedding", "gdp_embedding")
 EXPOSES = (
-    Sent("features", "passive", "active", "binned", "passive", keys=("val", "test"), when=("form", "bins")),
-    Sent("features", "passive", "active", "raw", "passive", when=("form", "raw")),
-    Sent("features", "passive", "active", "projection", "passive", when=("form", "pca")),
-)
+    Sent(
+        "features", "passive", "active", "binned", "passive", keys=("val", "test"), when=("form", "bins"),
+        times="round 1", noised=(*NOISED, "rr_bins"), served=True,
+    ),
+    Sent(
+        "features", "passive", "active", "raw", "passive", when=("form", "raw"),
+        times="round 1", noised=NOISED, served=True,
+    ),
+    Sent(
+        "features", "passive", "active", "projection", "passive", when=("form", "pca"),
+        times="round 1", noised=NOISED, served=True,
+    ),
+)  # fmt: skip
 ACTIVE = "active"
 
 
@@ -114,6 +128,9 @@ def check(config: RunConfig) -> list[Problem]:
     if cfg.form == "bins" and config.codec.name != "none":
         allowed = "bin numbers are whole, and codecs compress fractions: use algorithm.form=raw or pca, or fewer bins"
         problems.append(Problem("codec", config.codec.name, allowed))
+    if own_rows(config.dataset) == "train" and cfg.learner != "trees":
+        allowed = "takes no rows without the others' columns: use trees, or dataset.own_rows=fit"
+        problems.append(Problem("algorithm.learner", cfg.learner, allowed))
     if config.privacy.name == "rr_bins" and cfg.form != "bins":
         problems.append(Problem("privacy", "rr_bins", "randomises bin numbers: use algorithm.form=bins"))
     images = cfg.learner == "model" and config.model.name in IMAGES
@@ -138,7 +155,7 @@ class Owner(AlignedPart):
     """The active party's part: it knows the labels of its validation rows, too."""
 
     labels: np.ndarray
-    val_labels: np.ndarray
+    val_labels: np.ndarray = field(kw_only=True)
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -225,6 +242,7 @@ async def active(
     me.state.received, me.state.held_out = [], []
     me.state.best = {}  # joint, alone -> validation metric, iteration, scores and training loss
     made_here: dict[str, Any] = {}
+    more = 0 if data.own is None else len(data.own.labels)
 
     async for t in me.rounds():
         if t == 1:
@@ -232,13 +250,12 @@ async def active(
             async with me.evaluating():
                 me.state.held_out = await me.recv_all(me.clients, tag="features")
         if not made_here:
-            examples = _examples(me, data, cfg)
-            made_here = {kind: _learner(me, kind, examples, public, config, metric) for kind in kinds}
+            made_here = _learners(me, kinds, _examples(me, data, cfg), public, config, metric)
         best = me.state.best
         for kind, learner in made_here.items():
             if t > learner.iterations or (kind in best and t - best[kind]["iteration"] > cfg.patience):
                 continue
-            loss = await me.compute(learner.step, t, cost=public.samples)
+            loss = await me.compute(learner.step, t, cost=public.samples + more)
             scores = learner.scores()
             value = learners.validated(scores, data.val_labels, metric)
             if kind not in best or value is None or learners.better(value, best[kind]["value"], metric):
@@ -249,8 +266,9 @@ async def active(
             chosen = "alone"
         me.report(train_loss=best["joint"]["loss"], epoch=t, iterations=t)
         if me.evaluates(t):
-            facts = {"one_shot": {"chosen": chosen, "iteration": best[chosen]["iteration"]}}
-            me.report(predictions=best[chosen]["scores"], facts=facts)
+            facts = {"chosen": chosen, "iteration": best[chosen]["iteration"]}
+            facts |= {"own_rows": more} if more else {}
+            me.report(predictions=best[chosen]["scores"], facts={"one_shot": facts})
 
 
 def _examples(me: Party, data: Owner, cfg: Config) -> Examples:
@@ -267,13 +285,23 @@ def _examples(me: Party, data: Owner, cfg: Config) -> Examples:
         blocks.append(train)
         for split, x in others.items():
             held_out[split].append(x)
-    return Examples(blocks, data.labels, held_out, data.val_labels)
+    labels = data.labels
+    if (own := data.own) is not None:
+        unknown = [np.full((len(own.labels), block.shape[1]), np.nan, block.dtype) for block in blocks[1:]]
+        blocks = [np.concatenate(pair) for pair in zip(blocks, [own.features, *unknown], strict=True)]
+        labels = np.concatenate([labels, own.labels])
+    return Examples(blocks, labels, held_out, data.val_labels)
 
 
-def _learner(me: Party, kind: str, examples: Examples, public: AlignedPublic, config: RunConfig, metric: str) -> Any:
-    """The learner of all columns (joint), or of the own ones (alone)."""
-    given = examples if kind == "joint" else examples.alone
+def _learners(
+    me: Party, kinds: list[str], examples: Examples, public: AlignedPublic, config: RunConfig, metric: str
+) -> dict[str, Any]:
+    """The learner of all columns (joint), and of the own ones (alone)."""
     if config.algorithm.learner == "model":
-        return Network(given, config, me.device, me.state.model[kind], me.state.optimisers[kind])
-    learner = Boosted if config.algorithm.learner == "trees" else Linear
-    return learner(given, replace(public, parties=len(given.blocks)), config, metric)
+        given = {"joint": examples, "alone": examples.alone}
+        parts = me.state.model, me.state.optimisers
+        return {kind: Network(given[kind], config, me.device, *(part[kind] for part in parts)) for kind in kinds}
+    learner, own = Boosted if config.algorithm.learner == "trees" else Linear, forms.table(examples.blocks[0]).shape[1]
+    tables = {"joint": examples.tables, "alone": {split: x[:, :own] for split, x in examples.tables.items()}}
+    rest = examples.labels, examples.val_labels, public.classes, config, metric
+    return {kind: learner(tables[kind], *rest) for kind in kinds}

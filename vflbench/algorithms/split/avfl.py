@@ -12,7 +12,7 @@ Departures
 
 from dataclasses import dataclass
 
-from vflbench.algorithms.split import shared
+from vflbench.algorithms.split import exposes, private, shared
 from vflbench.algorithms.split.shared import ACTIVE, Keys, Side, latest_first, run_ahead, score
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
@@ -31,8 +31,8 @@ ALGORITHM = AlgorithmInfo(
     # any codec: rounded embeddings and gradients are stale ones with noise
     assumes=("aligned_rows",),
 )
-EXPOSES = shared.EXPOSES
-most = shared.most
+EXPOSES = exposes.EXPOSES
+most, max_releases = shared.most, private.max_releases
 check = shared.check_asynchronous
 
 
@@ -65,6 +65,7 @@ async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     """Step on what came last."""
     side = Side(me, data, public, config)
     me.state.model, me.state.optimiser = side.model, side.optimiser
+    await private.settle_labels(me, data.labels)
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, config.algorithm.batch_size)

@@ -12,7 +12,7 @@ Departures
 
 from dataclasses import dataclass
 
-from vflbench.algorithms.split import shared
+from vflbench.algorithms.split import exposes, private, shared
 from vflbench.algorithms.split.shared import (
     ACTIVE,
     PairKeys,
@@ -40,9 +40,9 @@ ALGORITHM = AlgorithmInfo(
     # any codec: rounded embeddings and gradients are stale ones with noise; replicas stay inside an organisation
     assumes=("aligned_rows",),
 )
-EXPOSES = (*shared.PAIRED, *shared.REPLICAS)
+EXPOSES = (*exposes.PAIRED, *exposes.REPLICAS)
 check = shared.check_asynchronous
-most = shared.most
+most, max_releases = shared.most, private.max_releases
 
 
 @dataclass
@@ -74,6 +74,7 @@ async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, 
     side = Side(me, data, public, config)
     me.state.model = side.model
     seconds = side.serving(len(workers))
+    await private.settle_labels(me, data.labels, workers)
 
     async for t in me.rounds():
         side.theta.copy_(await me.compute(average, await me.recv_all(workers, tag="replica"), seconds=seconds))
@@ -101,6 +102,7 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
     side = Side(me, data, public, config, cfg.workers)
     partners = [workers_of(name, cfg.workers)[side.place] for name in passive_parties(me)]
     me.state.model, me.state.optimiser = side.model, side.optimiser
+    await private.settle_labels(me, data.labels, hub=ACTIVE)
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)

@@ -7,7 +7,7 @@ here waits, sends, or reads a clock.
 import bisect
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from vflbench.algorithms.split.broker import Broker
@@ -26,7 +26,6 @@ EXPOSES = (  # between hubs, and inside an organisation
 )
 # per worker, given up one after the other without a step of their party: more only where no attempt can be in time
 MOST_ATTEMPTS = 1000
-SKIP = -1  # in a notice, instead of an attempt: the batch is left out
 
 
 class Task(NamedTuple):
@@ -53,7 +52,7 @@ class Notice(NamedTuple):
     """An attempt at a batch is given up; both sides send these."""
 
     batch: int
-    attempt: int  # or SKIP
+    attempt: int
 
 
 class Epoch:
@@ -62,7 +61,6 @@ class Epoch:
     def __init__(self, workers: list[str], count: int, brokers: list[Broker], deadline: float | None) -> None:
         self.brokers, self.deadline = brokers, deadline
         self.attempt = [0] * count
-        self.skipped: set[int] = set()
         self.idle = deque(workers)
         self.task: dict[str, Task | None] = dict.fromkeys(workers)  # what each worker works on
         self.given_up: list[int] = []  # passive: batches whose attempts were given up since the party's last step
@@ -70,7 +68,7 @@ class Epoch:
 
     def current(self, j: int, attempt: int) -> bool:
         """Whether this is the attempt under way."""
-        return attempt == self.attempt[j] and j not in self.skipped
+        return attempt == self.attempt[j]
 
     def posted(self) -> list[tuple[str, Any, str]]:
         """Empty the outbox, and return what has to be sent now, in this order."""
@@ -114,21 +112,12 @@ class PassiveEpoch(Epoch):
     capacity : q, messages that a gradient channel holds.
     outstanding : the most batches of a worker that wait for their gradient.
     deadline : seconds that an embedding waits for its gradient.
-    may_publish : whether privacy allows another embedding of a batch.
     """
 
-    def __init__(
-        self,
-        workers: list[str],
-        count: int,
-        capacity: int,
-        outstanding: int,
-        deadline: float | None,
-        may_publish: Callable[[int], bool],
-    ) -> None:
+    def __init__(self, workers: list[str], count: int, capacity: int, outstanding: int, deadline: float | None) -> None:
         self.gradients = Broker(capacity)
         super().__init__(workers, count, [self.gradients], deadline)
-        self.outstanding, self.may_publish = outstanding, may_publish
+        self.outstanding = outstanding
         # batch IDs that no worker has, smallest first: all passive parties take them in one order
         self.queue = list(range(count))
         # batches that a worker waits for, in its order
@@ -136,7 +125,7 @@ class PassiveEpoch(Epoch):
         self.owner: dict[int, str] = {}  # batch -> the worker that has it, or had it last
         # batches whose gradient is there for a worker
         self.arrived: dict[str, deque[int]] = {worker: deque() for worker in workers}
-        self.finished: set[int] = set()  # stepped on, or skipped
+        self.finished: set[int] = set()  # stepped on
         self.notices, self.reported = 0, -1  # notices that came; how many the active party knows were heeded
         self.ended = False  # the active party says so
 
@@ -186,15 +175,10 @@ class PassiveEpoch(Epoch):
             self.arrived[self.owner[gradient.batch]].append(gradient.batch)
 
     def on_notice(self, notice: Notice) -> None:
-        """Heed a notice: another party has given an attempt up, or leaves the batch out."""
+        """Heed a notice: another party has given an attempt up."""
         j, attempt = notice
         self.notices += 1
-        if attempt == SKIP:
-            self._skip(j)
-            self._forget(j)
-            if j in self.queue:
-                self.queue.remove(j)
-        elif attempt >= self.attempt[j] and j not in self.skipped:
+        if attempt >= self.attempt[j]:
             self.attempt[j] = attempt
             self._requeue(j)
 
@@ -220,27 +204,18 @@ class PassiveEpoch(Epoch):
         return None
 
     def _batch(self, worker: str) -> Task | None:
-        """The next batch of the queue, for a worker that may have one more; skip batches that may not be published."""
-        while self.queue and len(self.held[worker]) < self.outstanding:
-            j = self.queue.pop(0)
-            if self.may_publish(j):
-                self.held[worker][j] = None
-                self.owner[j] = worker
-                return Task("forward", j, self.attempt[j])
-            self._skip(j)
-            self.outbox.append((ACTIVE, tuple(Notice(j, SKIP)), "notice"))
-        return None
-
-    def _skip(self, j: int) -> None:
-        """Leave batch j out of this epoch."""
-        self.attempt[j] += 1
-        self.skipped.add(j)
-        self.finished.add(j)
+        """The next batch of the queue, for a worker that may have one more."""
+        if not self.queue or len(self.held[worker]) >= self.outstanding:
+            return None
+        j = self.queue.pop(0)
+        self.held[worker][j] = None
+        self.owner[j] = worker
+        return Task("forward", j, self.attempt[j])
 
     def _take_back(self, worker: str, task: Task | None) -> None:
         """Put back into the queue what a worker had in hand, and what it waits for."""
         # the batch of a "forward" task is among those held
-        if task and task.kind == "backward" and task.steps and task.batch not in self.skipped:
+        if task and task.kind == "backward" and task.steps:
             self.finished.discard(task.batch)
             self.abandon(task.batch)
         for j in list(self.held[worker]):
@@ -297,7 +272,7 @@ class ActiveEpoch(Epoch):
         """What became of the epoch's batches and messages."""
         dropped = sum(broker.dropped for broker in self.brokers)
         done = {"trained": len(self.stepped), "repeated": self.repeated, "discarded": self.discarded}
-        return done | {"dropped": dropped, "skipped": len(self.skipped)}
+        return done | {"dropped": dropped}
 
     def serve(self, now: float) -> None:
         """Give idle workers the batches that are ready."""
@@ -320,7 +295,7 @@ class ActiveEpoch(Epoch):
     def on_embedding(self, src: str, embedding: Embedding, now: float) -> None:
         """Keep an embedding: the last one makes its batch ready, and an earlier one sets the others a deadline."""
         j = embedding.batch
-        if j in self.skipped or embedding.attempt < self.attempt[j]:
+        if embedding.attempt < self.attempt[j]:
             self.discarded += 1
             return
         self.embeddings[src].publish(j, embedding)
@@ -337,10 +312,7 @@ class ActiveEpoch(Epoch):
         """Pass on to the other passive parties that one has given a batch up."""
         j, attempt = notice
         others = [name for name in self.embeddings if name != src]
-        if attempt == SKIP:
-            self.skipped.add(j)
-            self._clear(j, SKIP, others)
-        elif attempt >= self.attempt[j] and j not in self.skipped:
+        if attempt >= self.attempt[j]:
             self._retry(j, attempt, others)
 
     def on_loss(self, worker: str) -> None:
@@ -365,13 +337,9 @@ class ActiveEpoch(Epoch):
         return next((j for j in free if now - self.since[j] <= self.young), free[-1] if free else None)
 
     def _retry(self, j: int, attempt: int, receivers: list[str]) -> None:
-        """Have the passive parties embed batch j once more."""
+        """Have the passive parties embed batch j once more: discard what is there of the attempt, and tell them."""
         self.attempt[j] = attempt + 1
         self.repeated += 1
-        self._clear(j, attempt, receivers)
-
-    def _clear(self, j: int, attempt: int, receivers: list[str]) -> None:
-        """Discard what is there of an attempt, and send a notice of it."""
         self.retried = True
         for broker in self.brokers:
             self.discarded += broker.depth(j)

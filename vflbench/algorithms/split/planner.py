@@ -135,8 +135,8 @@ def check_deadline(config: RunConfig, delays: Delays) -> None:
 def decide(task: AlignedTask, config: RunConfig, synchronisations: float) -> tuple[RunConfig, dict[str, Any]]:
     """The configuration with the chosen workers and batch size, and the `Plan` for the summary.
 
-    With planner=none the configuration stays as it is, and there is no plan. The planner knows nothing of deadlines,
-    failures and batches that are left out for privacy.
+    With planner=none the configuration stays as it is, and there is no plan. The planner knows nothing of deadlines
+    and failures.
 
     Parameters
     ----------

@@ -37,26 +37,26 @@ Departures, where the paper is silent or cannot be taken literally
    waited for. A worker whose process dies (engine=ray) does not come back. The others do its work; what its replica
    learnt since the last average is lost. A second forward pass takes no time on the modelled clock: the delay model
    was fitted without it.
-10. With privacy, noise is calibrated for a number of publications of a row. A batch with a row that has reached it is
-    left out, and counted as `skipped`. Embeddings are clipped, in the passive gradient too. The hub adds the noise; its
-    scale is not the paper's (privacy/gdp.py).
+10. With privacy, noise is calibrated for one publication of a row per epoch. A further attempt sends the same noisy row
+    again, which tells nothing new. Its gradient is of that row; the worker takes it back through its latest forward
+    pass. Embeddings are clipped, in the passive gradient too. The hub adds the noise; its scale is not the paper's
+    (privacy/gdp.py).
 11. With one passive party only that side has a deadline: it runs from the publication of an embedding until its
     gradient is there.
 12. All parties draw an epoch's batches from a shared seed. A passive worker takes a gradient before a new batch.
 
-Gradients d loss / d z are not protected: labels can be read from them (attack=label_inference).
+Noise on embeddings does not protect gradients d loss / d z: labels can be read from them (attack=label_inference).
+privacy=label_rr, gaussian_gradient and embedding_and_label are ours.
 """
 
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal
 
-import numpy as np
 import torch
 
-from vflbench.algorithms.split import epoch, planner, shared
+from vflbench.algorithms.split import epoch, exposes, planner, private, shared
 from vflbench.algorithms.split.epoch import ActiveEpoch, Notice, PassiveEpoch, Result, Task, check_fruitful
 from vflbench.algorithms.split.shared import (
     ACTIVE,
@@ -83,14 +83,14 @@ ALGORITHM = AlgorithmInfo(
     label="PubSub-VFL",
     place=0,
     **shared.FAMILY,
-    privacy=("none", "gdp_embedding"),
     attacks=("none", "embedding_inversion", "label_inference"),
     published=(("embedding", "embedding_capacity"), ("gradient", "gradient_capacity")),
     time_dependent=True,
     # any codec: rounded embeddings and gradients are stale ones with noise; replicas stay inside an organisation
     assumes=("aligned_rows",),
 )
-EXPOSES = (*shared.EXPOSES, *shared.REPLICAS, *epoch.EXPOSES)
+EXPOSES = (*exposes.EXPOSES, *exposes.REPLICAS, *epoch.EXPOSES)
+max_releases = private.max_releases
 
 
 @dataclass
@@ -176,11 +176,6 @@ def passive_workers(cfg: Config) -> int:
     return cfg.passive_workers or cfg.workers
 
 
-def max_releases(config: RunConfig, rounds: int) -> int:
-    """How often a row has to be published: once an epoch (the mechanism adds its allowance for further attempts)."""
-    return rounds
-
-
 def interval(t: int, longest: int) -> int:
     """DeltaT_t of epoch t = 1, 2, ... (equation 5): 1, 1, 1, 2, 3, 4, 5, 5 ... for DeltaT_0 = 5."""
     return max(1, math.ceil(longest / 2 * math.tanh(2 * t / longest - 2) + longest / 2))
@@ -229,6 +224,7 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
     cfg = config.algorithm
     side = Side(me, data, public, config, cfg.workers)
     me.state.model, me.state.optimiser = side.model, side.optimiser
+    await private.settle_labels(me, data.labels, hub=ACTIVE)
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
@@ -271,18 +267,12 @@ async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, confi
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
-        epoch = PassiveEpoch(
-            workers, len(rows), cfg.gradient_capacity, cfg.outstanding, cfg.deadline, partial(may_publish, me, rows)
-        )
+        epoch = PassiveEpoch(workers, len(rows), cfg.gradient_capacity, cfg.outstanding, cfg.deadline)
         async for src, tag, message in events(me, cfg, workers, epoch, sources):
             if tag == "worker":
                 done = Result(*message)
                 if epoch.on_result(src, done):
-                    z = (
-                        done.value
-                        if me.privacy is None
-                        else me.privacy.protect(done.value, rows[done.batch], me.secret_torch_rng("noise"))
-                    )
+                    z = private.embeddings(me, done.value, rows[done.batch], epoch=t)
                     await me.send(ACTIVE, tuple(Embedding(done.batch, done.attempt, me.clock, z)), tag="embedding")
                     epoch.on_published(done.batch, me.clock)
             elif tag == "gradient":
@@ -291,14 +281,10 @@ async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, confi
                 epoch.on_notice(Notice(*message))
             else:
                 epoch.ended = True
+        private.forget(me)
         await me.send_many(workers, tuple(Task("end")), tag="task")
         await aggregate(me, workers, side, config, t)
         await score(me, side, t)
-
-
-def may_publish(me: Party, rows: Sequence[np.ndarray], j: int) -> bool:
-    """Whether batch j may be embedded once more (departure 10)."""
-    return me.privacy is None or me.privacy.may_publish(rows[j])
 
 
 async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
@@ -308,17 +294,20 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
     side = Side(me, data, public, config)
     passive = passive_parties(me)
     me.state.model = side.model
-    me.state.counts = dict.fromkeys(("trained", "repeated", "discarded", "dropped", "skipped"), 0)
+    await private.settle_labels(me, data.labels, workers)
+    me.state.counts = dict.fromkeys(("trained", "repeated", "discarded", "dropped"), 0)
     sources = {"worker": workers, **{tag: passive for tag in ("embedding", "notice", "epoch")}}
 
     async for t in me.rounds():
-        count = math.ceil(public.samples / cfg.batch_size)
+        rows = batches(config.seed, t, public.samples, cfg.batch_size)
+        count = len(rows)
         epoch = ActiveEpoch(workers, count, passive, cfg.embedding_capacity, cfg.deadline)
         async for src, tag, message in events(me, cfg, workers, epoch, sources):
             if tag == "worker":
                 done = Result(*message)
                 if epoch.on_result(src, done):
                     _loss, dzs = done.value
+                    dzs = private.gradients(me, dzs, rows[done.batch], public.samples, epoch=t)
                     for name, dz in zip(passive, dzs, strict=True):
                         await me.send(name, tuple(Gradient(done.batch, done.attempt, me.clock, dz)), tag="gradient")
             elif tag == "embedding":
@@ -327,6 +316,7 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
                 epoch.on_notice(src, Notice(*message))
             else:
                 epoch.heeded[src] = message
+        private.forget(me)
         await me.send_many(passive, t, tag="epoch")
         await me.send_many(workers, tuple(Task("end")), tag="task")
         me.state.counts = {name: me.state.counts[name] + more for name, more in epoch.counts().items()}

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vflbench.algorithms.split import private
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import work
 from vflbench.federation.delays import Delays
@@ -24,35 +25,19 @@ from vflbench.federation.work import Work
 from vflbench.models import DTYPES, vertical
 from vflbench.models.split_learning import Active, Embedded, Passive
 from vflbench.models.vertical import DEEP, IMAGES
-from vflbench.types import ConfigError, Count, Problem, Range, RunConfig, Sent, convex_problem
+from vflbench.types import ConfigError, Count, Problem, Range, RunConfig, convex_problem
 
 FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "layouts": ("aligned",),
     "divided_by": "parties",
     "reports": ("predictions",),
+    "privacy": ("none", "gdp_embedding", "label_rr", "gaussian_gradient", "embedding_and_label"),
     "models": ("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
     "epochs": True,
     "modelled": True,
     "search": (("algorithm.lr", ("0.0003", "0.001", "0.003")),),
 }
 ACTIVE = "active"  # the organisation that has the labels, and that organisation's own party
-EXPOSES = (
-    Sent("embedding", "passive", "active", "embeddings", "passive", keys=("val", "test")),
-    Sent("gradient", "active", "passive", "gradients", "active"),
-    Sent("embedding", "passive", "active", "timing", "passive"),  # when it was made
-    Sent("gradient", "active", "passive", "timing", "active"),
-)
-PAIRED = (  # methods whose workers work in pairs
-    Sent("embedding", "passive_worker", "active_worker", "embeddings", "passive"),
-    Sent("gradient", "active_worker", "passive_worker", "gradients", "active"),
-    EXPOSES[0],  # scoring
-)
-REPLICAS = (  # inside an organisation: a worker's parameters, and their mean
-    Sent("replica", "active_worker", "active", "parameters", "active"),
-    Sent("model", "active", "active_worker", "parameters", "active"),
-    Sent("replica", "passive_worker", "passive", "parameters", "passive"),
-    Sent("model", "passive", "passive_worker", "parameters", "passive"),
-)
 log = logging.getLogger(__name__)
 HELD_OUT = "split networks are scored on rows held out: dataset.problem=learning"
 SCORED = 65536  # held-out rows that are scored at once: a table may be larger than memory
@@ -282,7 +267,7 @@ class Side:
             return {"embed": embed, "backward": back + update}
         labels = torch.from_numpy(self.data.labels[rows]).to(self.me.device)
         zs = [self.theta.new_zeros((len(rows), self.width)) for _ in range(self.passive)]
-        _, learn = work.counted(lambda: self.model.gradients(taken(), labels, zs))
+        _, learn = work.counted(lambda: self.model.gradients(taken(), labels, zs, private.loss_of(self.me)))
         return {"learn": learn + update}
 
     def serving(self, workers: int) -> float:
@@ -305,8 +290,9 @@ class Side:
 
     def _learn(self, rows: np.ndarray, zs: Sequence[Tensor], steps: bool) -> tuple[float, list[Tensor]]:
         assert self.data.labels is not None
-        y = torch.from_numpy(self.data.labels[rows]).to(self.me.device)
-        loss, gradient, dzs = self.model.gradients(self.rows(self.data.features, rows), y, zs)
+        y = torch.from_numpy(private.trained_on(self.me, self.data.labels)[rows]).to(self.me.device)
+        x = self.rows(self.data.features, rows)
+        loss, gradient, dzs = self.model.gradients(x, y, zs, private.loss_of(self.me))
         if steps:
             self._step(gradient)
         return loss, dzs
@@ -428,7 +414,8 @@ async def run_ahead(
             j = queue.popleft()
             now = me.clock
             made[j] = await side.embed(rows[j], len(made))
-            await me.send(partner, tuple(Embedding(j, 0, now, made[j].z)), tag="embedding")
+            z = private.embeddings(me, made[j].z, rows[j])
+            await me.send(partner, tuple(Embedding(j, 0, now, z)), tag="embedding")
 
 
 async def latest_first(
@@ -453,7 +440,7 @@ async def latest_first(
         zs = arrived.pop(j)
         loss, dzs = await side.learn(rows[j], [zs[name] for name in partners])
         losses.append(loss)
-        for name, dz in zip(partners, dzs, strict=True):
+        for name, dz in zip(partners, private.gradients(me, dzs, rows[j], len(side.data.features)), strict=True):
             await me.send(name, tuple(Gradient(j, 0, me.clock, dz)), tag="gradient")
     return losses
 

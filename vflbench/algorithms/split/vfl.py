@@ -7,7 +7,7 @@ baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1). It equals gr
 
 from dataclasses import dataclass
 
-from vflbench.algorithms.split import shared
+from vflbench.algorithms.split import exposes, private, shared
 from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient, Keys, Side, score
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
@@ -25,8 +25,8 @@ ALGORITHM = AlgorithmInfo(
     # any codec: a rounded embedding or gradient is one with noise
     assumes=("aligned_rows",),
 )
-EXPOSES = shared.EXPOSES
-check, most = shared.check_learning, shared.most
+EXPOSES = exposes.EXPOSES
+check, most, max_releases = shared.check_learning, shared.most, private.max_releases
 
 
 @dataclass
@@ -49,7 +49,8 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
     async for t in me.rounds():
         for j, rows in enumerate(batches(config.seed, t, public.samples, config.algorithm.batch_size)):
             made = await side.embed(rows)
-            await me.send(ACTIVE, tuple(Embedding(j, 0, 0.0, made.z)), tag="embedding")
+            z = private.embeddings(me, made.z, rows)
+            await me.send(ACTIVE, tuple(Embedding(j, 0, 0.0, z)), tag="embedding")
             gradient = Gradient(*await me.recv(ACTIVE, tag="gradient"))
             await side.backward(made, rows, gradient.dz)
         await score(me, side, t)
@@ -59,6 +60,7 @@ async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     """Wait for all embeddings of a batch, step, and answer."""
     side = Side(me, data, public, config)
     me.state.model, me.state.optimiser = side.model, side.optimiser
+    await private.settle_labels(me, data.labels)
 
     async for t in me.rounds():
         losses = []
@@ -66,7 +68,7 @@ async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
             zs = [Embedding(*message).z for message in await me.recv_all(me.clients, tag="embedding")]
             loss, dzs = await side.learn(rows, zs)
             losses.append(loss)
-            for name, dz in zip(me.clients, dzs, strict=True):
+            for name, dz in zip(me.clients, private.gradients(me, dzs, rows, public.samples), strict=True):
                 await me.send(name, tuple(Gradient(j, 0, 0.0, dz)), tag="gradient")
         me.report(train_loss=sum(losses) / len(losses), epoch=t, iterations=t * len(losses))
         await score(me, side, t)

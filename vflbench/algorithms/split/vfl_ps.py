@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vflbench.algorithms.split import shared
+from vflbench.algorithms.split import exposes, private, shared
 from vflbench.algorithms.split.shared import (
     ACTIVE,
     Embedding,
@@ -42,8 +42,8 @@ ALGORITHM = AlgorithmInfo(
     # any codec: a rounded embedding or gradient is one with noise; replicas stay inside an organisation
     assumes=("aligned_rows",),
 )
-EXPOSES = (*shared.PAIRED, *shared.REPLICAS)
-check, most = shared.check_learning, shared.most
+EXPOSES = (*exposes.PAIRED, *exposes.REPLICAS)
+check, most, max_releases = shared.check_learning, shared.most, private.max_releases
 
 
 @dataclass
@@ -75,6 +75,7 @@ async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, 
     side = Side(me, data, public, config)
     me.state.model = side.model
     seconds = side.serving(len(workers))
+    await private.settle_labels(me, data.labels, workers)
 
     async for t in me.rounds():
         for rows in batches(config.seed, t, public.samples, cfg.batch_size):
@@ -97,7 +98,8 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
             own = part(rows, cfg.workers, side.place)
             if len(own):
                 made = await side.embed(own)
-                await me.send(partner, tuple(Embedding(j, 0, 0.0, made.z)), tag="embedding")
+                z = private.embeddings(me, made.z, own)
+                await me.send(partner, tuple(Embedding(j, 0, 0.0, z)), tag="embedding")
                 gradient = Gradient(*await me.recv(partner, tag="gradient"))
                 await side.backward(made, own, gradient.dz)
             await me.send(side.organisation, side.theta, tag="replica")
@@ -110,6 +112,7 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
     side = Side(me, data, public, config, cfg.workers)
     partners = [workers_of(name, cfg.workers)[side.place] for name in passive_parties(me)]
     me.state.model, me.state.optimiser = side.model, side.optimiser
+    await private.settle_labels(me, data.labels, hub=ACTIVE)
 
     async for t in me.rounds():
         losses = []
@@ -119,7 +122,7 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
                 zs = [Embedding(*message).z for message in await me.recv_all(partners, tag="embedding")]
                 loss, dzs = await side.learn(own, zs)
                 losses.append(loss)
-                for name, dz in zip(partners, dzs, strict=True):
+                for name, dz in zip(partners, private.gradients(me, dzs, own, public.samples), strict=True):
                     await me.send(name, tuple(Gradient(j, 0, 0.0, dz)), tag="gradient")
             await me.send(ACTIVE, side.theta, tag="replica")
             side.theta.copy_(await me.recv(ACTIVE, tag="model"))

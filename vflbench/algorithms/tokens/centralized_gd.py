@@ -5,14 +5,21 @@ all local networks and the fusion network; with the same batches this is SVFL wi
 
 Departures: none of weight. A round is `local_steps` steps on the round's batch. Step size null: 1 / L (batches of B:
 times B / N).
+
+With privacy=dp_sgd it is what a trusted curator could release: the gradient of a row, over all blocks together, is
+clipped, and every step's batch is drawn at random and gets noise (privacy/examples.py). Penalties are neither clipped
+nor noised: they depend on rows through theta alone. A convex problem needs algorithm.lr, as 1 / L is computed from the
+data.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils import parameters_to_vector
 
 from vflbench.algorithms.tokens import shared
 from vflbench.algorithms.tokens.shared import NetworkKeys, batch, client_lr, halved
@@ -22,7 +29,9 @@ from vflbench.models import split_network
 from vflbench.models.glm import Glm
 from vflbench.models.split_network import SplitClient, SplitServer, descend
 from vflbench.models.vertical import criterion
-from vflbench.types import AlgorithmInfo, Count, RunConfig
+from vflbench.privacy import examples
+from vflbench.privacy.examples import ExamplePrivacy
+from vflbench.types import AlgorithmInfo, Count, Problem, RunConfig, convex_problem, refuse
 
 ALGORITHM = AlgorithmInfo(
     name="centralized_gd",
@@ -33,6 +42,7 @@ ALGORITHM = AlgorithmInfo(
     layouts=("aligned",),
     divided_by="parties",
     reports=("predictions", "partial"),
+    privacy=("none", "dp_sgd"),
     models=("auto", "split_mlp", "mvcnn", "resnet", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
     search=(("algorithm.lr", ("0.03", "0.1", "0.3")),),
     exact="it sends nothing",
@@ -40,7 +50,8 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict",),
 )
 EXPOSES = ()
-check = shared.check
+PRIVATE_LR = "needs a number with privacy: without one the step size is 1 / L, which is computed from the data"
+CHUNK = 64  # rows whose gradients are in memory at once
 devices = shared.devices
 
 
@@ -55,9 +66,30 @@ class Config(NetworkKeys):
     default_rounds: Count = 500  # where rounds is null
 
 
+def check(config: RunConfig) -> list[Problem]:
+    """What is wrong across keys."""
+    return shared.check(config) + check_step(config, convex_problem(config.dataset) is not None)
+
+
+def check_step(config: RunConfig, convex: bool) -> list[Problem]:
+    """A problem where privacy meets a step size that is found from the data."""
+    found = convex and config.privacy.name != "none" and config.algorithm.lr is None
+    return [Problem("algorithm.lr", "null", PRIVATE_LR)] if found else []
+
+
+def planned(config: RunConfig) -> int:
+    """Steps of the whole run."""
+    assert config.rounds is not None  # decided by the runner
+    return int(config.rounds * config.algorithm.local_steps)
+
+
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One party with everything."""
     shared.check_task(task, config)
+    refuse(check_step(config, task.objective is not None))
+    if config.privacy.name != "none":
+        samples = task.public.samples
+        examples.plan(config.privacy, [samples], config.algorithm.batch_size or samples, [planned(config)], pooled=True)
     model = split_network.resolve(config.model, task)
     return {party_names("client", 1)[0]: PartySpec(partial(client, model=model), task.joined())}
 
@@ -68,12 +100,19 @@ async def client(me: Party, data: JoinedPart, public: AlignedPublic, config: Run
     convex = public.objective is not None
     me.state.model = whole = _Columns(data, public) if convex else _Networks(data, public, config, model, me.device)
     lr = client_lr(cfg, whole.block if isinstance(whole, _Columns) else whole, public.samples)
+    if (secret := me.privacy) is not None:
+        size, noise = cfg.batch_size or public.samples, me.secret_torch_rng("noise")
+        secret.prepare(public.samples, size, planned(config), noise)
 
     async for t in me.rounds():
-        rows = batch(config.seed, t, public.samples, cfg.batch_size)
-        n = public.samples if rows is None else len(rows)
-        steps = cfg.local_steps
-        loss = await me.compute(whole.update, rows, steps, halved(cfg, lr, t, public.samples), cost=steps * n)
+        steps, now = cfg.local_steps, halved(cfg, lr, t, public.samples)
+        if secret is None:
+            rows = batch(config.seed, t, public.samples, cfg.batch_size)
+            n = public.samples if rows is None else len(rows)
+            loss = await me.compute(whole.update, rows, steps, now, cost=steps * n)
+        else:
+            drawn = [secret.sample(me.secret_rng("batches")) for _ in range(steps)]
+            loss = await me.compute(whole.private_update, drawn, secret, now, cost=sum(map(len, drawn)))
         me.report(iterations=t * steps, epoch=shared.epoch(t, public.samples, cfg.batch_size))
         if loss is not None:
             me.report(train_loss=loss)
@@ -94,6 +133,20 @@ class _Columns(torch.nn.Module):
         theta, _ = self.block.visit(self.block.theta, u, rows, steps, lr, onward=False)
         self.block.move(theta)
 
+    def private_update(self, batches: Sequence[np.ndarray], secret: ExamplePrivacy, lr: float) -> None:
+        """Take a step on each batch; a row's gradient is that of its own loss, whatever the objective divides by."""
+        block, loss = self.block, self.block.loss
+        samples = len(block.x)
+        scale = 1 if loss.ridge else samples  # of a row's loss, over its part of the objective
+        for rows in batches:
+            x = block.x[rows]
+            slopes = loss.slopes(x @ block.theta, rows)
+            norms = torch.from_numpy(scale * np.abs(slopes) * np.linalg.norm(x, axis=1))
+            gradient = x.T @ (slopes * secret.factors(norms).numpy())
+            noise = secret.mean_noise(torch.from_numpy(gradient)).numpy()
+            gradient = gradient * (samples / secret.expected) + noise * (samples / scale)
+            block.move(block.theta + loss.step(block.theta, gradient, lr))
+
     def score(self) -> dict[str, Any]:
         return self.block.score()
 
@@ -107,17 +160,55 @@ class _Networks(torch.nn.Module):
         self.clients = [SplitClient(k, part, public, config, model, device) for k, part in enumerate(data.parts)]
         self.blocks = torch.nn.ModuleList(self.clients)
 
+    def forward(self, *xs: torch.Tensor) -> torch.Tensor:
+        """The scores of rows, given each client's columns."""
+        blocks = zip(self.clients, xs, strict=True)
+        scores: torch.Tensor = self.centre.fusion(self.centre.aggregation.of([block.local(x) for block, x in blocks]))
+        return scores
+
     def update(self, rows: np.ndarray | None, steps: int, lr: float) -> float:
         """Take joint gradient steps, and return the loss before them."""
         centre, own = self.centre, list(self.parameters())
         at = slice(None) if rows is None else torch.from_numpy(rows).to(centre.y.device)
         first = 0.0
         for step in range(steps):
-            a = centre.aggregation.of([block.local(block.x[at]) for block in self.clients])
-            loss = criterion(centre.fusion(a), centre.y[at], centre.classes)
+            loss = criterion(self(*(block.x[at] for block in self.clients)), centre.y[at], centre.classes)
             first = loss.item() if step == 0 else first
             descend(own, loss, lr)
         return first
+
+    def private_update(self, batches: Sequence[np.ndarray], secret: ExamplePrivacy, lr: float) -> float:
+        """Take a step on each batch, and return the loss before them, of the first batch."""
+        centre, own, first = self.centre, list(self.parameters()), 0.0
+        for number, rows in enumerate(batches):
+            at = torch.from_numpy(rows).to(centre.y.device)
+            xs, y = tuple(block.x[at] for block in self.clients), centre.y[at]
+            factors = secret.factors(self._norms(xs, y))
+            losses = criterion(self(*xs), y, centre.classes, "none")
+            if number == 0 and len(rows):
+                first = losses.mean().item()
+            gradients = torch.autograd.grad((losses * factors).sum() / secret.expected, own)
+            noise = secret.mean_noise(parameters_to_vector(gradients)).split([p.numel() for p in own])
+            with torch.no_grad():
+                for parameter, gradient, drawn in zip(own, gradients, noise, strict=True):
+                    parameter.sub_(gradient + drawn.view_as(gradient), alpha=lr)
+        return first
+
+    def _norms(self, xs: tuple[torch.Tensor, ...], y: torch.Tensor) -> torch.Tensor:
+        """The L2 norm of each row's gradient over all parameters, (n,)."""
+
+        def square(parameters: dict[str, torch.Tensor], row: tuple[torch.Tensor, ...], own: torch.Tensor) -> Any:
+            def loss(values: dict[str, torch.Tensor]) -> torch.Tensor:
+                scores = torch.func.functional_call(self, values, tuple(x[None] for x in row))
+                return criterion(scores, own[None], self.centre.classes)
+
+            return sum(gradient.square().sum() for gradient in torch.func.grad(loss)(parameters).values())
+
+        if not len(y):
+            return torch.zeros(0, device=y.device)
+        values = {name: parameter.detach() for name, parameter in self.named_parameters()}
+        squares: torch.Tensor = torch.func.vmap(square, (None, 0, 0), chunk_size=CHUNK)(values, xs, y)
+        return squares.sqrt()
 
     def score(self) -> dict[str, Any]:
         return {"predictions": self.centre.predict([block.held_out_representations() for block in self.clients])}

@@ -21,6 +21,9 @@ Here B_k = X_k.
 
 All clients have the same mu_y, in units of K times g's curvature. Where mu_w is null, each client has its own,
 0.9 / (alpha + mu_y ||X_k||^2), which no other client needs to know.
+
+privacy=gaussian_embedding is ours: psi_k has B_k w_k clipped and with noise, which every iteration releases once more.
+All else that a client sends follows from that and from what it received.
 """
 
 from dataclasses import dataclass
@@ -28,12 +31,13 @@ from functools import partial
 
 import numpy as np
 
-from vflbench.algorithms.tokens import shared
+from vflbench.algorithms.tokens import exposes, published, shared
+from vflbench.algorithms.tokens.published import plan, publish
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.models import glm
-from vflbench.types import AlgorithmInfo, Count, Positive, Problem, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, Count, Implied, Positive, Problem, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="dcpa",
@@ -57,11 +61,20 @@ ALGORITHM = AlgorithmInfo(
         "semi_decentralized",
         "edge_list",
     ),
+    privacy=("none", "gaussian_embedding"),
     exact="it adds up what its neighbours send for ever: errors of rounding are never forgotten, and grow without "
     "bound",
     assumes=("aligned_rows", "labels"),
 )
-EXPOSES = (Sent("dual", "client", "client", "embeddings", "client"),)
+EXPOSES = (
+    Sent("dual", "client", "client", "embeddings", "client", noised=exposes.NOISED),
+    Implied(
+        "client", "client", "embeddings", ("dual",), "argued",
+        "phi is affine in the sender's X w, with what the receiver sent itself as the rest", exact=True,
+        noised=exposes.NOISED,
+    ),
+    exposes.OPTIMUM,
+)  # fmt: skip
 devices = shared.devices
 
 
@@ -88,19 +101,34 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     graph = topology.build(config.topology, [], names, config.seed)
     shared.warn_of_pieces(graph)
     mixing = (np.eye(len(names)) + graph.mixing("metropolis")) / 2
+    counts = published.planned(
+        config, task, lambda: np.full((config.rounds or 1, task.parties), config.algorithm.iterations)
+    )
     specs = {}
     for k, name in enumerate(names):
         weights = dict(zip(names, mixing[k], strict=True))
-        specs[name] = PartySpec(partial(client, weights=weights), task.part(k, share_labels=True))
+        specs[name] = PartySpec(partial(client, weights=weights, planned=counts[k]), task.part(k, share_labels=True))
     return specs
 
 
+def max_releases(config: RunConfig, rounds: int) -> int:
+    """How often a client publishes a row: in every iteration."""
+    iterations: int = config.algorithm.iterations
+    return rounds * iterations
+
+
 async def client(
-    me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, weights: dict[str, float]
+    me: Party,
+    data: AlignedPart,
+    public: AlignedPublic,
+    config: RunConfig,
+    weights: dict[str, float],
+    planned: np.ndarray | None = None,
 ) -> None:
     """Iterate, and average the dual copy with the neighbours'."""
     cfg: Config = config.algorithm
     me.state.model = block = shared.make_client(me, data, public, config)
+    plan(me, planned)
     loss, x = block.loss, block.x
     dual = cfg.dual_lr * public.parties * loss.curvature  # mu_y
     scaled = dual / public.parties
@@ -114,7 +142,8 @@ async def client(
         new = w - primal * (loss.decay * w + x.T @ y)
         if loss.l1:
             new = glm.soft_threshold(new, primal * loss.l1)
-        psi = y + dual * (x @ (2 * new - w if loss.l1 else new))
+        h, _ = publish(me, x @ (2 * new - w if loss.l1 else new), None)
+        psi = y + dual * h
         return new, psi, psi + z - psi_old
 
     own = sum(name < me.name for name in me.neighbours)  # the place among the neighbours
@@ -130,7 +159,9 @@ async def client(
             await me.send_many(me.neighbours, phi, tag="dual")
             duals = await me.recv_all(me.neighbours, tag="dual")
             duals.insert(own, phi)
-            z = sum(share * dual for share, dual in zip(shares, duals, strict=True))
+            z = shares[0] * duals[0]
+            for share, other in zip(shares[1:], duals[1:], strict=True):
+                z += share * other
             last, me.state.z = (me.state.z, me.state.y), z
             me.state.y = await me.compute(loss.prox_conjugate, z, scaled, last, cost=public.samples)
         if me.evaluates(t):

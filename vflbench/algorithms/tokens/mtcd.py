@@ -31,6 +31,7 @@ Departures from the paper
 5. theta_0 takes Q (S + 1) updates at the server while the tokens roam; the server knows the labels for that.
 6. Steps on an l1 penalty are proximal, with one soft threshold per update.
 7. lr=null gives each client its own step, 1 / L_k; the paper has one eta.
+8. privacy=gaussian_embedding is ours (published.py): noise in a token is replaced by the next client's, not added up.
 
 iterations (curve): S a round, 1 where S = 0. hops (summary): all steps of the walks, those that were messages, and the
 server's first sends of the tokens.
@@ -39,7 +40,10 @@ server's first sends of the tokens.
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from vflbench.algorithms.tokens import shared, walks
+import numpy as np
+
+from vflbench.algorithms.tokens import exposes, published, shared, walks
+from vflbench.algorithms.tokens.published import clean, plan, publish, renewed
 from vflbench.algorithms.tokens.shared import (
     NetworkKeys,
     batch,
@@ -79,16 +83,19 @@ ALGORITHM = AlgorithmInfo(
         "edge_list",
     ),
     search=(("algorithm.lr", ("0.03", "0.1", "0.3")),),
+    privacy=("none", "gaussian_embedding"),
     # any codec: the server rebuilds the token every round, so errors do not pile up
     remembered=("representation", "token"),
     assumes=("aligned_rows", "labels", "seed"),
 )
 EXPOSES = (
-    Sent("representation", "client", "server", "embeddings", "client", keys=("val", "test")),
-    Sent("token", "server", "client", "embeddings", "client"),
-    Sent("token", "server", "client", "parameters", "server"),  # theta_0 of a network
-    Sent("token", "client", "client", "embeddings", "client"),
-    Sent("token", "client", "client", "parameters", "server"),
+    exposes.UPLINK,
+    *exposes.DOWNLINK,
+    exposes.HOP,
+    Sent("token", "client", "client", "parameters", "server", note="theta_0, of a network"),
+    exposes.STEPS,
+    exposes.VISITS,
+    exposes.OPTIMUM,
 )
 devices = shared.devices
 
@@ -128,7 +135,8 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     refuse(check_walks(graph, cfg))
     shared.warn_of_steps(task, cfg)
     drawn = Walks(graph, config.seed, cfg.tokens, cfg.hops, cfg.walk, cfg.weights == "cluster", cfg.start)
-    return shared.parties(task, server, client, walks=drawn, model=split_network.resolve(config.model, task))
+    counts = published.planned(config, task, lambda: releases(cfg, task.public, drawn, config.rounds or 1))
+    return shared.parties(task, server, client, counts, walks=drawn, model=split_network.resolve(config.model, task))
 
 
 def check_walks(graph: topology.Topology | None, cfg: Config) -> list[Problem]:
@@ -145,6 +153,20 @@ def senders(cfg: Config, public: AlignedPublic, walks: Walks, t: int) -> range |
     if t == 1:
         return everyone if public.objective is None else {}  # theta = 0: all representations are 0
     return walks.of(t - 1).visits
+
+
+def max_releases(config: RunConfig, rounds: int) -> int:
+    """How often a client publishes a row at most: to the server once a round, and with each token at every hop."""
+    cfg: Config = config.algorithm
+    return rounds * (1 + cfg.tokens * cfg.hops)
+
+
+def releases(cfg: Config, public: AlignedPublic, walks: Walks, rounds: int) -> np.ndarray:
+    """How often each client will publish its rows in each round, (rounds, K): uplinks, and hops to another client."""
+    made = np.stack([walks.of(t).departures(public.parties) for t in range(1, rounds + 1)])
+    for t in range(1, rounds + 1):
+        made[t - 1, list(senders(cfg, public, walks, t))] += 1
+    return made
 
 
 async def server(
@@ -187,12 +209,20 @@ async def server(
 
 
 async def client(
-    me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, walks: Walks, model: Any
+    me: Party,
+    data: AlignedPart,
+    public: AlignedPublic,
+    config: RunConfig,
+    walks: Walks,
+    model: Any,
+    planned: np.ndarray | None = None,
 ) -> None:
     """Send the representation where it is new, and work on the tokens that come by."""
     cfg: Config = config.algorithm
     k = me.clients.index(me.name)
     me.state.model = block = make_client(me, data, public, config, model)
+    me.state.noise = None  # of what the server has of this client
+    plan(me, planned)
     lr = client_lr(cfg, block, public.samples)
 
     async for t in me.rounds():
@@ -203,23 +233,27 @@ async def client(
         h = None
         if k in senders(cfg, public, walks, t):
             h = await me.compute(block.represent, rows, cost=n)
-            await me.send(SERVER, h, tag="representation")
+            sent, me.state.noise = publish(me, h, rows)
+            await me.send(SERVER, sent, tag="representation")
 
         step = halved(cfg, lr, t, public.samples)
         copies: dict[int, Any] = {}
         stays: dict[int, Any] = {}  # tokens whose last hop was to stay
+        noise: dict[int, Any] = {}  # of this client's part of each token that it has sent
         for s, gamma in walk.visits.get(k, ()):
             path = walk.steps[gamma]
             if gamma in stays:
                 token = stays.pop(gamma)
             else:
                 token = await me.recv(SERVER if s == 0 else me.clients[path[s - 1]], tag="token")
+                token = clean(block, token, noise.get(gamma, me.state.noise))
             theta, graph = (copies[gamma], None) if gamma in copies else (block.theta, h)
             q, onward = cfg.local_steps, s < cfg.hops
             copies[gamma], token = await me.compute(block.visit, theta, token, rows, q, step, graph, onward, cost=q * n)
             if onward and path[s + 1] == k:
                 stays[gamma] = token
             elif onward:
+                token, noise[gamma] = await renewed(me, block, token, copies[gamma], rows)
                 await me.send(me.clients[path[s + 1]], token, tag="token")
         if copies:
             block.move(synchronised(block.theta, copies, cfg.tokens, cfg.weights))

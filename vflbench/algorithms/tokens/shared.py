@@ -64,17 +64,20 @@ class GlmServer(torch.nn.Module):
         """Do nothing: there is no theta_0."""
 
 
-def parties(task: AlignedTask, server: Program, client: Program, **known: Any) -> dict[str, PartySpec]:
+def parties(
+    task: AlignedTask, server: Program, client: Program, planned: Sequence[np.ndarray | None], **known: Any
+) -> dict[str, PartySpec]:
     """The server, which has the labels for networks, and one client per block of features, with all labels.
 
     Parameters
     ----------
+    planned : each client's, as `published.planned` gives it.
     known : arguments that all programs get.
     """
     labels = JoinedPart((), task.labels) if task.objective is None else None
     specs = {SERVER: PartySpec(partial(server, **known), labels, role="server")}
     for k, name in enumerate(party_names("client", task.parties)):
-        specs[name] = PartySpec(partial(client, **known), task.part(k, share_labels=True))
+        specs[name] = PartySpec(partial(client, planned=planned[k], **known), task.part(k, share_labels=True))
     return specs
 
 
@@ -242,7 +245,10 @@ async def score(me: Party, part: Any, t: int) -> None:
         me.report(**part.score())
     elif isinstance(part, SplitClient):
         async with me.evaluating():
-            await me.send(SERVER, part.held_out_representations(), tag="representation")
+            held_out = part.held_out_representations()
+            if me.privacy is not None:  # the model's own scores: clipped, without noise, and no releases
+                held_out = {split: me.privacy.clip(h) for split, h in held_out.items()}
+            await me.send(SERVER, held_out, tag="representation")
     elif isinstance(part, SplitServer):
         async with me.evaluating():
             held_out = await me.recv_all(me.clients, tag="representation")

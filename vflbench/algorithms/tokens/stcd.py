@@ -15,12 +15,16 @@ Departures from the paper
 3. Convex objectives only, from theta = 0: the first token is 0, and there is no prelude. No theta_0 is tied to a
    client.
 4. lr=null gives each client its own step, 1 / L_k; the paper has one eta.
+5. privacy=gaussian_embedding is ours (published.py): noise in the token is replaced by the next client's, not added up.
 """
 
 from dataclasses import dataclass
 from functools import partial
 
-from vflbench.algorithms.tokens import shared, walks
+import numpy as np
+
+from vflbench.algorithms.tokens import exposes, published, shared, walks
+from vflbench.algorithms.tokens.published import clean, plan, renewed
 from vflbench.algorithms.tokens.shared import Keys, client_lr, make_client
 from vflbench.algorithms.tokens.walks import Walks
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
@@ -49,10 +53,15 @@ ALGORITHM = AlgorithmInfo(
         "semi_decentralized",
         "edge_list",
     ),
+    privacy=("none", "gaussian_embedding"),
     exact="the token is the only copy of the sum of predictions: what every hop rounds off stays in it",
     assumes=("aligned_rows", "labels", "seed"),
 )
-EXPOSES = (Sent("token", "client", "client", "embeddings", "client"),)
+EXPOSES = (
+    Sent("token", "client", "client", "embeddings", "client", form=("summed",), noised=exposes.NOISED),
+    exposes.VISITS,
+    exposes.OPTIMUM,
+)
 devices = shared.devices
 
 
@@ -84,12 +93,37 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     refuse(walks.check(graph, 1, cfg.hops, start=cfg.start))
     shared.warn_of_pieces(graph)
     walk = Walks(graph, config.seed, 1, cfg.hops, start=cfg.start)
+    counts = published.planned(config, task, lambda: releases(walk, task.parties, config.rounds or 1))
     return {
-        name: PartySpec(partial(client, walks=walk), task.part(k, share_labels=True)) for k, name in enumerate(names)
+        name: PartySpec(partial(client, walks=walk, planned=counts[k]), task.part(k, share_labels=True))
+        for k, name in enumerate(names)
     }
 
 
-async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, walks: Walks) -> None:
+def max_releases(config: RunConfig, rounds: int) -> int:
+    """How often a client publishes a row at most: at every hop."""
+    hops: int = config.algorithm.hops
+    return rounds * hops
+
+
+def releases(walks: Walks, clients: int, rounds: int) -> np.ndarray:
+    """How often each client will publish its rows in each round, (rounds, K): hops to another client."""
+    made, position = [], None
+    for t in range(1, rounds + 1):
+        walk = walks.of(t, position)
+        made.append(walk.departures(clients))
+        position = [walk.steps[0][-1]]
+    return np.stack(made)
+
+
+async def client(
+    me: Party,
+    data: AlignedPart,
+    public: AlignedPublic,
+    config: RunConfig,
+    walks: Walks,
+    planned: np.ndarray | None = None,
+) -> None:
     """Work on the token whenever it comes by."""
     cfg: Config = config.algorithm
     k = me.clients.index(me.name)
@@ -97,6 +131,8 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     me.state.token = None  # the token, if this client holds it between rounds
     me.state.position = None  # the number of the client that holds it
     me.state.sent = 0
+    me.state.noise = None  # of this client's part of the token; None: it is without
+    plan(me, planned)
     lr = client_lr(cfg, block, public.samples)
     q = cfg.local_steps
 
@@ -112,9 +148,11 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
                 token = await me.recv(me.clients[path[s - 1]], tag="token")
             if s == cfg.hops:
                 break
+            token, me.state.noise = clean(block, token, me.state.noise), None
             theta, token = await me.compute(block.visit, block.theta, token, None, q, lr, cost=q * public.samples)
             block.move(theta)
             if path[s + 1] != k:
+                token, me.state.noise = await renewed(me, block, token, theta, None)
                 await me.send(me.clients[path[s + 1]], token, tag="token")
         me.state.token = token if path[-1] == k else None
         me.state.position = path[-1]

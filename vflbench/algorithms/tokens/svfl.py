@@ -13,12 +13,17 @@ Departures
    vector of N numbers and gets one back (tag `smoothness`, before the first round). With algorithm.lr given, they are
    not sent.
 3. The server knows the labels, for the fusion model.
+4. privacy=gaussian_embedding is ours (published.py). It needs algorithm.lr for a convex objective: no clip of a row
+   bounds the products that departure 2 asks for.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-from vflbench.algorithms.tokens import shared
+import numpy as np
+
+from vflbench.algorithms.tokens import exposes, published, shared
+from vflbench.algorithms.tokens.published import clean, plan, publish
 from vflbench.algorithms.tokens.shared import (
     LANCZOS_STEPS,
     Lanczos,
@@ -33,7 +38,7 @@ from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedP
 from vflbench.federation import topology
 from vflbench.federation.party import SERVER, Party, PartySpec, party_names
 from vflbench.models import split_network
-from vflbench.types import AlgorithmInfo, Count, Problem, RunConfig, Sent, refuse
+from vflbench.types import AlgorithmInfo, Count, Implied, Problem, RunConfig, Sent, convex_problem, refuse
 
 ALGORITHM = AlgorithmInfo(
     name="svfl",
@@ -56,18 +61,32 @@ ALGORITHM = AlgorithmInfo(
         "semi_decentralized",
         "edge_list",
     ),
+    attacks=("none", "gram_recovery"),
     search=(("algorithm.lr", ("0.03", "0.1", "0.3")),),
+    privacy=("none", "gaussian_embedding"),
     # any codec: the token is rebuilt every round, so errors do not pile up
     remembered=("representation", "token"),
     assumes=("aligned_rows", "labels", "seed"),
 )
 EXPOSES = (
-    Sent("smoothness", "server", "client", "embeddings", "client"),
-    Sent("smoothness", "client", "server", "embeddings", "client"),
-    Sent("representation", "client", "server", "embeddings", "client", keys=("val", "test")),
-    Sent("token", "server", "client", "embeddings", "client"),
-    Sent("token", "server", "client", "parameters", "server"),  # theta_0 of a network
-)
+    Sent(
+        "smoothness", "server", "client", "embeddings", "client",
+        when=("lr", None), times=LANCZOS_STEPS + 1, note="of a convex problem",
+    ),
+    Sent(
+        "smoothness", "client", "server", "embeddings", "client",
+        when=("lr", None), times=LANCZOS_STEPS, note="of a convex problem",
+    ),
+    exposes.UPLINK,
+    *exposes.DOWNLINK,
+    Implied(
+        "server", "client", "features", ("smoothness",), "gram_recovery",
+        "X X' of a client with at most 8 columns: its rows but for a rotation",
+        exact=True, times="once", when=("lr", None),
+    ),
+    exposes.STEPS,
+    exposes.OPTIMUM,
+)  # fmt: skip
 devices = shared.devices
 
 
@@ -85,7 +104,19 @@ class Config(NetworkKeys):
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     graph, problems = topology.build_early(config, [SERVER])
+    problems += check_step(config, convex_problem(config.dataset) is not None)
     return shared.check(config) + problems + (topology.unreached(graph) if graph is not None else [])
+
+
+def check_step(config: RunConfig, convex: bool) -> list[Problem]:
+    """A problem where privacy meets the messages that find a step size."""
+    if not convex or config.privacy.name == "none" or config.algorithm.lr is not None:
+        return []
+    allowed = (
+        f"needs a number with privacy: without one clients send {LANCZOS_STEPS} products X_k X_k^T v, which no clip of "
+        "a row bounds"
+    )
+    return [Problem("algorithm.lr", "null", allowed)]
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -93,8 +124,14 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     shared.check_task(task, config)
     model = split_network.resolve(config.model, task)
     graph = topology.build(config.topology, [SERVER], party_names("client", task.parties), config.seed)
-    refuse(topology.unreached(graph))
-    return shared.parties(task, server, client, model=model)
+    refuse(topology.unreached(graph) + check_step(config, task.objective is not None))
+    counts = published.planned(config, task, lambda: np.ones((config.rounds or 1, task.parties), np.int64))
+    return shared.parties(task, server, client, counts, model=model)
+
+
+def max_releases(config: RunConfig, rounds: int) -> int:
+    """How often a client publishes a row at most: once a round."""
+    return rounds
 
 
 async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, config: RunConfig, model: Any) -> None:
@@ -122,11 +159,19 @@ async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, conf
         await score(me, centre, t)
 
 
-async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any) -> None:
+async def client(
+    me: Party,
+    data: AlignedPart,
+    public: AlignedPublic,
+    config: RunConfig,
+    model: Any,
+    planned: np.ndarray | None = None,
+) -> None:
     """Send the representation, get the token, and take Q steps."""
     cfg: Config = config.algorithm
     q = cfg.local_steps
     me.state.model = block = make_client(me, data, public, config, model)
+    plan(me, planned)
     me.state.lr = cfg.lr if cfg.lr is not None else shared.NETWORK_LR
     if me.fresh and cfg.lr is None and public.objective is not None:
         for _ in range(min(LANCZOS_STEPS, public.samples)):
@@ -140,8 +185,9 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
         rows = batch(config.seed, t, public.samples, cfg.batch_size)
         n = public.samples if rows is None else len(rows)
         h = await me.compute(block.represent, rows, cost=n)
-        await me.send(SERVER, h, tag="representation")
-        token = await me.recv(SERVER, tag="token")
+        sent, noise = publish(me, h, rows)
+        await me.send(SERVER, sent, tag="representation")
+        token = clean(block, await me.recv(SERVER, tag="token"), noise)
         step = halved(cfg, me.state.lr, t, public.samples)
         theta, _ = await me.compute(block.visit, block.theta, token, rows, q, step, h, False, cost=q * n)
         block.move(theta)

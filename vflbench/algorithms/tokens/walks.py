@@ -45,6 +45,11 @@ class Walk:
         steps: list[list[int]] = self.path.tolist()
         return steps
 
+    def departures(self, clients: int) -> np.ndarray:
+        """How often each of `clients` hands a token to another one, (clients,)."""
+        leaves = self.path[:, :-1][self.path[:, 1:] != self.path[:, :-1]]
+        return np.bincount(leaves, minlength=clients)
+
     @cached_property
     def sent(self) -> int:
         """How many hops go to another client; the others need no message."""

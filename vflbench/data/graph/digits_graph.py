@@ -1,5 +1,6 @@
 """The handwritten digits of scikit-learn with a k-nearest-neighbour graph: a small real graph task on any machine."""
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,6 +9,7 @@ import numpy as np
 
 from vflbench.data import partition
 from vflbench.data.partition import RawGraph
+from vflbench.data.tabular.digits import images
 from vflbench.data.tasks import GraphTask
 from vflbench.types import DatasetInfo, DataSource, Range
 
@@ -39,14 +41,17 @@ class Config(partition.Division):
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> GraphTask:
     """The digits, divided between `parties` clients; `root` is not used, as the data come with scikit-learn."""
-    from sklearn.datasets import load_digits
-
-    pixels, labels = load_digits(return_X_y=True)  # (1797, 64) integers 0 to 16
-    edges = nearest_neighbours(pixels.astype(np.int64), config.neighbours)
-    graph = RawGraph((pixels / 16).astype(np.float32), edges, labels.astype(np.int64), 10)
+    pixels, labels = images()
+    graph = RawGraph((pixels / 16).astype(np.float32), _edges(config.neighbours).copy(), labels.astype(np.int64), 10)
     splits = partition.count_split(graph.labels, 10, config.train_per_class, config.validation, config.test, seed)
     source = DataSource(kind="real", note="comes with scikit-learn; the graph is made from the features")
     return partition.divide(config.name, graph, splits, source, config, parties=parties, seed=seed)
+
+
+@functools.lru_cache(maxsize=4)
+def _edges(neighbours: int) -> np.ndarray:
+    """The graph's edges, which jobs of one sweep share."""
+    return nearest_neighbours(images()[0].astype(np.int64), neighbours)
 
 
 def nearest_neighbours(points: np.ndarray, k: int) -> np.ndarray:

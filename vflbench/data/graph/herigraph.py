@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vflbench.data import csv_files, partition, sources, twins
+from vflbench.data import csv_files, partition, prepared, sources, twins
 from vflbench.data.partition import RawGraph
 from vflbench.data.readers import load_npy, load_npz, load_sparse
 from vflbench.data.sources import FileSet, Found, Part, RawFile
@@ -167,16 +167,21 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     file_set = next(files for files in FILE_SETS if files.option == name)
     found = sources.locate(file_set, root, config.source, config.verify)
     if found is None:
-        features, edges, labels = _twin(name)
         source = twins.twin_source(note="synthetic twin: real label counts, made-up posts, graphs and image blocks")
     else:
-        features, edges, labels = read(name, found)
         note = "real graphs and labels; the three image blocks are MADE UP (they carry the labels' signal)"
         source = found.source(note=note if found.made_up else "")
-    whole = np.concatenate(features, axis=1)
-    ends = np.cumsum([block.shape[1] for block in features])
-    graph = RawGraph(whole, partition.undirected(np.concatenate(edges, axis=1), len(labels)), labels, CLASSES)
-    splits = partition.fraction_split(labels, CLASSES, config.train, config.test, seed)
+
+    def made() -> dict[str, np.ndarray]:
+        features, edges, labels = _twin(name) if found is None else read(name, found)
+        every = partition.undirected(np.concatenate(edges, axis=1), len(labels))
+        whole = {"features": np.concatenate(features, axis=1), "edges": every, "labels": labels}
+        return whole | dict(zip(GRAPHS, edges, strict=True))
+
+    held = prepared.arrays(sources.cache_folder() / "graphs" / f"{name}-{prepared.key(source.files)}", made)
+    graph = RawGraph(held["features"], held["edges"], held["labels"], CLASSES)
+    edges, ends = tuple(held[own] for own in GRAPHS), np.cumsum([len(block) for block in BLOCKS])
+    splits = partition.fraction_split(graph.labels, CLASSES, config.train, config.test, seed)
     how = partition.Division(normalize_features=config.normalize_features)
     blocks = tuple(np.split(np.arange(ends[-1]), ends[:-1]))
     return partition.divide(name, graph, splits, source, how, parties=parties, seed=seed, blocks=blocks, edges=edges)

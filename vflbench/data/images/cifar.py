@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vflbench.data import readers, sources, twins
+from vflbench.data import prepared, readers, sources, twins
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.seeding import stream
 from vflbench.types import DataError, DataSource
@@ -181,12 +181,20 @@ def _checked(pixels: np.ndarray, labels: np.ndarray, where: str) -> tuple[np.nda
 
 
 def twin() -> Images:
-    """2,500 made-up images.
+    """2,500 made-up images, which are kept for later jobs.
 
     A class is a pattern of waves in its own colours. Each image shifts it and adds other waves and noise.
     """
+    held = prepared.arrays(sources.cache_folder() / "images" / f"cifar10-twin-{prepared.key()}", _drawn_twin)
+    names = ("train", "train_labels", "test", "test_labels")
+    train, train_labels, test, test_labels = (np.array(held[name]) for name in names)  # a task may change its own
+    note = f"synthetic twin: {_TWIN[0]:,} and {_TWIN[1]:,} made-up images of 10 kinds instead of 50,000 and 10,000"
+    return Images(train, train_labels, test, test_labels, twins.twin_source("full", note))
+
+
+def _drawn_twin() -> dict[str, np.ndarray]:
     patterns = _waves(stream(0, "twin/cifar10/classes"), len(CLASSES))
-    made = []
+    made: dict[str, np.ndarray] = {}
     for count, split in zip(_TWIN, ("train", "test"), strict=True):
         rng = stream(0, f"twin/cifar10/{split}")
         labels = rng.permutation(np.arange(count) % len(CLASSES))
@@ -198,9 +206,8 @@ def twin() -> Images:
         for i, (look, shift) in enumerate(zip(looks, shifts, strict=True)):
             mixed = np.roll(patterns[look], tuple(shift), axis=(1, 2)) + others[i] + rng.normal(0, 0.6, SHAPE)
             images[i] = np.clip(128 + 36 * mixed, 0, 255).astype(np.uint8)
-        made.append((images, labels.astype(np.int64)))
-    note = f"synthetic twin: {_TWIN[0]:,} and {_TWIN[1]:,} made-up images of 10 kinds instead of 50,000 and 10,000"
-    return Images(*made[0], *made[1], twins.twin_source("full", note))
+        made |= {split: images, f"{split}_labels": labels.astype(np.int64)}
+    return made
 
 
 def _waves(rng: np.random.Generator, count: int) -> np.ndarray:

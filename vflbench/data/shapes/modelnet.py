@@ -24,7 +24,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from vflbench.data import partition, readers, sources, twins
+from vflbench.data import partition, prepared, readers, sources, twins
 from vflbench.data.shapes import solids, views
 from vflbench.data.shapes.off import parse_off
 from vflbench.data.sources import FileSet, Found, Part, RawFile
@@ -361,13 +361,17 @@ def _voxel_views(grids: np.ndarray, config: Config) -> np.ndarray:
 
 
 def _twin(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray, DataSource]:
-    classes = len(CLASSES[config.name])
-    made = [
-        solids.made_up(config.name, classes, count, split)
-        for count, split in zip(_TWIN[config.name], ("train", "test"), strict=True)
-    ]
-    labels = np.concatenate([label for _, label in made])
-    pictures = _voxel_views(np.concatenate([grid for grid, _ in made]), config)
+    classes, (train, test) = len(CLASSES[config.name]), _TWIN[config.name]
+
+    def made() -> dict[str, np.ndarray]:
+        counts = {"train": train, "test": test}
+        drawn = [solids.made_up(config.name, classes, count, split) for split, count in counts.items()]
+        grids, labels = map(np.concatenate, zip(*drawn, strict=True))
+        return {"pictures": _voxel_views(grids, config), "labels": labels}
+
+    name = f"{config.name}-twin-{prepared.key(config.size)}"
+    held = prepared.arrays(sources.cache_folder() / "views" / name, made)
+    labels = held["labels"]
     solid = f"{len(labels):,} made-up solids of {classes} kinds"
     note = f"synthetic twin: {solid} instead of {OBJECTS[config.name]:,} objects"
-    return pictures, labels, np.arange(len(labels)) < len(made[0][1]), twins.twin_source(note=note)
+    return held["pictures"], labels, np.arange(len(labels)) < train * classes, twins.twin_source(note=note)

@@ -3,6 +3,7 @@
 They are real data that every machine has.
 """
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -37,11 +38,24 @@ class Config(table.ClassKeys):
     beta: Positive = 0.005  # problem=sparse_logistic: weight of ||theta||_1
 
 
-def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:
-    """The pixels of the images, row by row."""
+def images() -> tuple[np.ndarray, np.ndarray]:
+    """Pixels (1797, 64), integers 0 to 16 as float64, and digits (1797,)."""
+    pixels, digits = _read()
+    return pixels.copy(), digits.copy()
+
+
+@functools.cache
+def _read() -> tuple[np.ndarray, np.ndarray]:
+    """They are a compressed text, read once in a process."""
     from sklearn.datasets import load_digits
 
-    pixels, digits = load_digits(return_X_y=True)
+    found: tuple[np.ndarray, np.ndarray] = load_digits(return_X_y=True)
+    return found
+
+
+def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:
+    """The pixels of the images, row by row."""
+    pixels, digits = images()
     labels, classes = (digits, 10) if config.problem == "learning" else (digits % 2, 2)
     columns = tuple(f"pixel_{row}_{column}" for row in range(8) for column in range(8))
     source = DataSource("real", note="comes with scikit-learn" + ("; odd (1) against even (0)" if classes == 2 else ""))

@@ -147,6 +147,7 @@ def summary(
     features: Sequence[Sequence[str]],
     table: Table,
     blanks: Sequence[Sequence[str]],
+    labelled: int,
 ) -> tuple[dict[str, Any], ...]:
     """Per file what was matched, imputed and encoded.
 
@@ -155,6 +156,7 @@ def summary(
     counts : per file, of its rows.
     rows : per file those that are used; table : these side by side.
     blanks : per file, what `blank` found.
+    labelled : of the first file's rows that not all have, those with a label.
     """
     found, ends = [], np.cumsum([0, *map(len, features)])
     for i, (source, count, chosen, own) in enumerate(zip(sources, counts, rows, features, strict=True)):
@@ -168,21 +170,30 @@ def summary(
                 missing[name] = gaps
         alone = count - used
         about = {"file": source.url.rpartition("/")[2], "rows": count, "matched": used, "not_in_all": alone}
-        about |= {"labelled_not_in_all": alone if i == 0 else 0, "imputed": missing, "encoded": levels}
+        about |= {"labelled_not_in_all": 0 if i else labelled, "imputed": missing, "encoded": levels}
         found.append({**about, "blank": list(blanks[i])})
     return tuple(found)
 
 
-def in_words(tables: Sequence[Mapping[str, Any]], own_rows: str = "ignore") -> list[str]:
-    """The summary for a reader, a line for each file."""
+def in_words(tables: Sequence[Mapping[str, Any]], own_rows: str = "ignore", trains: bool = False) -> list[str]:
+    """The summary for a reader, a line for each file.
+
+    Parameters
+    ----------
+    own_rows : the data set's key.
+    trains : whether the method can use rows that only the labels' owner has.
+    """
+    use = "not used" if own_rows == "ignore" else "used for means and scales of its own columns"
     lines = []
     for about in tables:
         parts = [f"{about['rows']} rows"]
         if len(tables) > 1:
             parts.append(f"{about['matched']} of them in all files")
         if alone := about["not_in_all"]:
-            use = "used for means and scales of its own columns" if own_rows == "fit" else "not used"
-            parts.append(f"{alone} that not all have ({about['labelled_not_in_all']} labelled), {use}")
+            labelled = about["labelled_not_in_all"]
+            who = "the label owner alone" + (" and of this method" if trains else "; this method cannot use them")
+            more = f", the labelled ones as training rows of {who}" if labelled and own_rows == "train" else ""
+            parts.append(f"{alone} that not all have ({labelled} labelled), {use}{more}")
         if about["imputed"]:
             named = ", ".join(f"{name} ({count})" for name, count in about["imputed"].items())
             parts.append(f"missing, replaced by the mean: {named}")

@@ -26,7 +26,7 @@ from vflbench.data import csv_files, partition
 from vflbench.data.relational import tables as relational
 from vflbench.data.relational.tables import RawTable, RawTables, check_fractions, split_rows
 from vflbench.data.tabular.convex import task
-from vflbench.data.tasks import AlignedTask, Equality, Objective, RelationalTask, Shard, ShardedTask
+from vflbench.data.tasks import AlignedTask, Equality, Objective, OwnRows, RelationalTask, Shard, ShardedTask
 from vflbench.seeding import stream
 from vflbench.types import ConfigError, DataError, DataSource, Metric, Positive, Problem, Range
 
@@ -103,6 +103,8 @@ class Table:
     classes: int  #: 0: regression
     #: per party, (m_k, w_k): its columns of rows that not all parties have, which count for means, scales and levels
     own: tuple[np.ndarray, ...] = ()
+    #: of party 0's `own`, the places of rows to learn from, and their labels; None: none is
+    labelled: tuple[np.ndarray, np.ndarray] | None = None
 
 
 # --- the configuration's keys -----------------------------------------------------------------------------------------
@@ -251,7 +253,11 @@ def divide(
     if config.problem == "learning":
         blocks = {split: tuple(part[split] for part in parts) for split in splits}
         train, known = blocks.pop("train"), labels.pop("train")
-        return AlignedTask(config.name, source, metric, table.classes, 0, train, known, blocks, labels)
+        more = None
+        if table.labelled is not None:
+            places, more_labels = table.labelled
+            more = OwnRows(parts[0]["own"][places], more_labels, places)
+        return AlignedTask(config.name, source, metric, table.classes, 0, train, known, blocks, labels, own=more)
     features, target = [part["train"] for part in parts], labels["train"]
     if config.problem == "ridge":
         if target.std() <= 1e-12 * np.abs(target).max():
@@ -297,7 +303,7 @@ def encode(
 
     Returns
     -------
-    split -> (N_s, w).
+    split -> (N_s, w); the rows `more` as `own`.
     """
     mine = table.values[:, own]
     fitted = mine[splits["train"]]
@@ -309,9 +315,9 @@ def encode(
     names = [name for name, number in zip(columns, numeric, strict=True) if number]
     shift, scale = _scales(known[:, numeric], scaling, names)
     encoded = {}
-    for split, rows in splits.items():
-        values = fitted if split == "train" else mine[rows]
-        out: np.ndarray = np.zeros((len(rows), int(ends[-1])), dtype)
+    for split in [*splits, "own"] if known is not fitted else splits:
+        values = known[len(fitted) :] if split == "own" else fitted if split == "train" else mine[splits[split]]
+        out: np.ndarray = np.zeros((len(values), int(ends[-1])), dtype)
         if numeric.all():
             np.divide(values - shift.astype(values.dtype), scale, out=out, casting="same_kind")
         else:

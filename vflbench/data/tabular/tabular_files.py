@@ -64,8 +64,9 @@ class Config(table.Keys):
     leave_out: list[str] = field(default_factory=list)  # columns that are no features
     # columns of numbers that are codes: one 0/1 feature for each code, as for texts
     categories: list[str] = field(default_factory=list)
-    # rows of a party that not all have: fit: they count for the means and scales of its own columns
-    own_rows: Literal["ignore", "fit"] = "ignore"
+    # rows of a party that not all have: fit: they count for the means and scales of its own columns; train: and those
+    # with labels are training rows of `alone`, and of methods that can do without the others' columns
+    own_rows: Literal["ignore", "fit", "train"] = "ignore"
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
@@ -93,6 +94,8 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
         add("order", config.order, "every party has its own file and the columns in it: use file")
     if not config.label:
         add("label", "null", "must name the column to predict, which is in the first file")
+    if config.own_rows != "ignore" and (not several or config.alignment == "given"):
+        add("own_rows", config.own_rows, "is for a file per party with alignment=psi or hashed: else all have all rows")
     return problems + (_check_matching(config) if config.alignment != "given" else [])
 
 
@@ -168,7 +171,12 @@ def _load(
     blanks = [[*inspection.blank(*own)] for own in zip(sources, held, features, strict=True)]
     counts = [len(columns[own[0]].values) for columns, own in zip(held, features, strict=True)]
     rows, aligned, messages = alignment.align(config.id, config.alignment, sources, held, features)
+    _refuse_missing(label, config.label, sources[0], rows[0])
+    others = inspection.take(rows[0], counts[0])
+    labelled = np.flatnonzero(~label.null[others])
     whole = _table(config, sources, held, features, rows, labels[rows[0]], classes)
+    if config.own_rows == "train" and len(labelled):
+        whole = dataclasses.replace(whole, labelled=(labelled, labels[others[labelled]]))
     if len(whole.labels) < FEWEST:
         raise DataError(f"{' and '.join(map(str, sources))}: {len(whole.labels)} samples; at least {FEWEST} are needed")
     note = "; ".join(filter(None, ("the user's own files", aligned, note)))
@@ -178,7 +186,7 @@ def _load(
         config = dataclasses.replace(config, columns=[len(names) for names in features])
     origin = DataSource("real", note=note, files=files, alignment=tuple(messages))
     task = table.divide(config, whole, origin, metric, layout=layout, parties=parties, seed=seed)
-    about = inspection.summary(sources, counts, rows, features, whole, blanks)
+    about = inspection.summary(sources, counts, rows, features, whole, blanks, len(labelled))
     task = dataclasses.replace(task, source=dataclasses.replace(task.source, tables=about))
     if not several:
         return task
@@ -209,6 +217,8 @@ def load_own(
     held = sql_sources.read(source, names, {})
     rows = task.rows[index]
     part = _table(config, [source], [held], [names], [rows], np.zeros(len(rows)), 0)
+    if index == task.owner and task.own is not None:
+        part = dataclasses.replace(part, labelled=(task.own.places, task.own.labels))
     config = dataclasses.replace(config, columns=[len(names)])
     own = table.divide(config, part, task.source, task.metric, layout=layout, parties=1, seed=seed)
     assert isinstance(own, AlignedTask)
@@ -217,7 +227,7 @@ def load_own(
         for split, blocks in task.held_out_features.items()
     }
     features = replace_at(task.features, index, own.features[0])
-    return dataclasses.replace(task, features=features, held_out_features=held_out)
+    return dataclasses.replace(task, features=features, held_out_features=held_out, own=own.own)
 
 
 def _problems(config: Config, root: Path | None) -> inspection.Findings:
@@ -234,26 +244,38 @@ def _problems(config: Config, root: Path | None) -> inspection.Findings:
     listed = [own or [*([config.label or ""] if i == 0 else []), *wanted, "?"] for i, own in enumerate(names)]
     found.of(_features, config, known, listed)
     held: list[Any] = []
-    for i, (source, own) in enumerate(zip(known, names, strict=True)):
+    for source, own in zip(known, names, strict=True):
         types = {config.id: "text"} if config.id and own and config.id in own else {}
         held.append(own and found.of(sql_sources.read, source, own, types))
         if held[-1] and found.of(_refuse_empty, source, held[-1]) is None:
             held[-1] = None
-        if held[-1]:
-            _note_columns(config, source, held[-1], i == 0, found)
+    for i, (source, own) in enumerate(zip(known, held, strict=True)):
+        if own:
+            _note_columns(config, source, own, None if i else _in_all(config, held), found)
     if config.alignment == "given" and all(own and (not config.id or config.id in own) for own in held):
         found.of(alignment.align, config.id, config.alignment, known, held, [list(own or ())[:1] for own in held])
     return found
 
 
+def _in_all(config: Config, held: Sequence[Any]) -> np.ndarray | slice:
+    """The rows of the first file that all files have, as far as their IDs can be read."""
+    known = [own[config.id].values.tolist() for own in held if own and config.id in own]
+    if config.alignment == "given" or not (held[0] and config.id in held[0]):
+        return slice(None)
+    first, *others = known
+    common = set(first).intersection(*others)
+    return np.flatnonzero([name in common for name in first])
+
+
 def _note_columns(
-    config: Config, source: Source, held: dict[str, Column], first: bool, found: inspection.Findings
+    config: Config, source: Source, held: dict[str, Column], used: np.ndarray | slice | None, found: inspection.Findings
 ) -> None:
-    """Note the problems of a file's columns."""
-    none = {config.id, *config.leave_out, *([config.label] if first else [])}
+    """Note the problems of a file's columns; of the labels' file `used` says which rows all files have."""
+    none = {config.id, *config.leave_out, *([config.label] if used is not None else [])}
     features = [name for name in held if name not in none and not name.startswith(MADE_UP)]
-    if first and (label := held.get(config.label or "")) is not None:
+    if used is not None and config.label and (label := held.get(config.label)) is not None:
         classes = config.task == "classes"
+        found.of(_refuse_missing, label, config.label, source, used)
         found.of(_classes if classes else _targets, label, config.label if classes else config, source)
     for name in features:
         category = held[name].kind == "text" or name in config.categories
@@ -338,7 +360,7 @@ def _table(
     values = np.empty((len(labels), sum(map(len, features))))
     alone = []  # what each party knows of the rows that not all have
     for party, (source, columns, own, chosen) in enumerate(zip(sources, held, features, rows, strict=True)):
-        others = inspection.take(chosen, len(columns[own[0]].values)) if config.own_rows == "fit" else np.arange(0)
+        others = inspection.take(chosen, len(columns[own[0]].values)) if config.own_rows != "ignore" else np.arange(0)
         alone.append(np.empty((len(others), len(own))))
         for place, column in enumerate(own):
             cells, name = columns.pop(column), f"{party}/{column}"  # two files may have columns of one name
@@ -378,22 +400,27 @@ def _numbers(cells: Column, column: str, source: Source) -> np.ndarray:
 
 
 def _classes(cells: Column, column: str, source: Source) -> tuple[np.ndarray, int, str]:
-    """The labels as (n,) int64 classes, numbered in the order of the values; how many there are; a note on them."""
-    _refuse_missing(cells, column, source)
+    """The labels as (n,) int64 classes, numbered in the order of the values; how many there are; a note on them.
+
+    A missing one has the number after the last.
+    """
     codes, names = _category(cells, column, source)
+    if cells.null.all():
+        _refuse_missing(cells, column, source)
     if len(names) < 3:
         raise DataError(f"{source}, column {column}: all labels are {names[0]!r}; there is nothing to learn")
-    if 2 * (len(names) - 1) > len(codes):
-        many = f"{len(names) - 1} different labels in {len(codes)} rows are no classes"
+    if 2 * (len(names) - 1) > (count := int((~cells.null).sum())):
+        many = f"{len(names) - 1} different labels in {count} rows are no classes"
         raise DataError(f"{source}, column {column}: {many}; numbers can be learnt with dataset.task=regression")
     note = f"class 1 is {names[1]}, class 0 {names[0]}" if len(names) == 3 else f"{len(names) - 1} classes"
     return codes.astype(np.int64), len(names) - 1, note
 
 
 def _targets(cells: Column, config: Config, source: Source) -> tuple[np.ndarray, int, str]:
-    """The labels as (n,) float64; 0 classes; no note."""
+    """The labels as (n,) float64, NaN where one is missing; 0 classes; no note."""
     assert config.label
-    _refuse_missing(cells, config.label, source)
+    if cells.null.all():
+        _refuse_missing(cells, config.label, source)
     if cells.kind != "number":
         where = inspection.not_numbers(source, cells)
         told = f"holds {cells.kind}, not numbers{where}; use dataset.task=classes"
@@ -406,8 +433,8 @@ def _refuse_empty(source: Source, held: dict[str, Column]) -> None:
         raise DataError(f"{source}: has no rows")
 
 
-def _refuse_missing(cells: Column, column: str, source: Source) -> None:
-    if cells.null.any():
-        rows = np.flatnonzero(cells.null).tolist()
+def _refuse_missing(cells: Column, column: str, source: Source, used: np.ndarray | slice = slice(None)) -> None:
+    """Refuse a row without a label, of those that are `used`."""
+    if rows := np.sort(np.arange(len(cells.null))[used][cells.null[used]]).tolist():
         where = f"{sql_sources.place(source, rows[0])}, column {column}"
         raise DataError(f"{where}: no label; remove the row{inspection.others(source, rows)}")

@@ -5,7 +5,7 @@ part, guarded (`federation.party.Guarded`), and the public facts. Scoring, outsi
 splits from the task itself.
 """
 
-from vflbench.data.tasks.aligned import AlignedPart, AlignedPublic, AlignedTask, JoinedPart, Objective
+from vflbench.data.tasks.aligned import AlignedPart, AlignedPublic, AlignedTask, JoinedPart, Objective, OwnRows
 from vflbench.data.tasks.base import Table, Task
 from vflbench.data.tasks.graph import GraphPart, GraphPublic, GraphTask
 from vflbench.data.tasks.relational import Equality, HeldOut, RelationalPart, RelationalPublic, RelationalTask
@@ -13,6 +13,6 @@ from vflbench.data.tasks.sharded import Shard, ShardedPublic, ShardedTask
 
 __all__ = [
     "AlignedPart", "AlignedPublic", "AlignedTask", "Equality", "GraphPart", "GraphPublic", "GraphTask", "HeldOut",
-    "JoinedPart", "Objective", "RelationalPart", "RelationalPublic", "RelationalTask", "Shard", "ShardedPublic",
-    "ShardedTask", "Table", "Task",
+    "JoinedPart", "Objective", "OwnRows", "RelationalPart", "RelationalPublic", "RelationalTask", "Shard",
+    "ShardedPublic", "ShardedTask", "Table", "Task",
 ]  # fmt: skip

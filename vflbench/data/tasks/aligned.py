@@ -48,12 +48,22 @@ class AlignedPublic:
 
 
 @dataclass(frozen=True)
+class OwnRows:
+    """Labelled rows that only the labels' owner has: training rows without the other parties' columns."""
+
+    features: np.ndarray  #: (m, d_owner)
+    labels: np.ndarray  #: (m,)
+    places: np.ndarray  #: (m,) among all rows of its file that not every party has
+
+
+@dataclass(frozen=True)
 class AlignedPart:
     """One party's own part: its features of the same samples in the same order."""
 
     features: np.ndarray  #: (N, d_m); image views (N, channels, height, width)
     labels: np.ndarray | None  #: the owner's: (N,) float64 targets or int64 classes
     held_out: Mapping[str, np.ndarray]  #: val | test -> (N_s, d_m); image views as `features`
+    own: OwnRows | None = None  #: the owner's, where they are to be learnt from
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,7 @@ class AlignedTask(Task):
     rows: tuple[np.ndarray, ...] | None = None
     #: of joined tables, whose blocks repeat rows: what sending each takes but the label table
     table_sizes: Mapping[str, shipping.Size] | None = None
+    own: OwnRows | None = None  #: of the labels' owner, where they are to be learnt from
 
     @property
     def divided_among(self) -> tuple[str, ...]:
@@ -108,6 +119,15 @@ class AlignedTask(Task):
         """All of them, (N,)."""
         return self.labels
 
+    def label_sums(self, client: int) -> np.ndarray:
+        """Sums of labels (N, 1), or counts of classes (N, k), behind each row of a client: of that row alone."""
+        return np.eye(self.classes)[self.labels] if self.classes else self.labels[:, None]
+
+    @property
+    def label_owners(self) -> tuple[int, ...]:
+        """Numbers of the clients that have labels."""
+        return (self.owner,)
+
     def training_features(self) -> dict[str, list[np.ndarray]]:
         """Every party's block."""
         return {f"party {party}": [features] for party, features in enumerate(self.features)}
@@ -119,7 +139,12 @@ class AlignedTask(Task):
         return {f"party {p}": shipping.rows(block) for p, block in enumerate(self.features) if p != self.owner}
 
     def table(self, split: str, rng: np.random.Generator | None = None, share: float = 1.0) -> Table | None:
-        """The rows of a split; None where it has none, or where rows are pictures."""
+        """The rows of a split; None where it has none, or where rows are pictures. See also `Task.table`."""
+        if split == "own" and self.own is not None:
+            rows = some(len(self.own.labels), rng, share)
+            known, count = self.own.features[rows], len(self.own.labels[rows])
+            unknown = [np.full((count, block.shape[1]), np.nan, block.dtype) for block in self.features]
+            return Table(replace_at(tuple(unknown), self.owner, known), self.own.labels[rows], self.owner)
         blocks = self.features if split == "train" else self.held_out_features.get(split, ())
         if not blocks or any(block.ndim > 2 for block in blocks):
             return None
@@ -144,7 +169,9 @@ class AlignedTask(Task):
         share_labels : whether all parties know the labels (the relaxed protocol of MTCD and FedBCD).
         """
         held_out = {split: blocks[party] for split, blocks in self.held_out_features.items()}
-        return AlignedPart(self.features[party], self.labels if share_labels or party == self.owner else None, held_out)
+        owns = party == self.owner
+        labels, own = self.labels if share_labels or owns else None, self.own if owns else None
+        return AlignedPart(self.features[party], labels, held_out, own)
 
     def joined(self) -> JoinedPart:
         """Everything: what a centralized baseline trains on."""
@@ -153,7 +180,8 @@ class AlignedTask(Task):
     def without_features(self) -> Self:
         """What the driver may hold: labels, and of features the shape of a row."""
         apart = {split: tuple(map(no_rows, blocks)) for split, blocks in self.held_out_features.items()}
-        return replace(self, features=tuple(map(no_rows, self.features)), held_out_features=apart)
+        own = None if self.own is None else replace(self.own, features=no_rows(self.own.features))
+        return replace(self, features=tuple(map(no_rows, self.features)), held_out_features=apart, own=own)
 
     def own_files(self, dataset: Any) -> bool:
         """True where each party has a file of its own."""
@@ -168,7 +196,8 @@ class AlignedTask(Task):
             split: truth if split == "val" and index == self.owner else np.zeros_like(truth)
             for split, truth in self.held_out_labels.items()
         }
-        return replace(self.without_features(), rows=rows, labels=labels, held_out_labels=apart)
+        facts = replace(self.without_features(), rows=rows, labels=labels, held_out_labels=apart)
+        return facts if index == self.owner else replace(facts, own=None)
 
     def with_part(self, whole: Self, index: int) -> Self:
         """With the block of party `index`, training and held-out rows."""
@@ -177,4 +206,5 @@ class AlignedTask(Task):
             for split, blocks in whole.held_out_features.items()
         }
         features = replace_at(self.features, index, whole.features[index])
-        return replace(self, features=features, held_out_features=held_out)
+        own = whole.own if index == self.owner else self.own
+        return replace(self, features=features, held_out_features=held_out, own=own)

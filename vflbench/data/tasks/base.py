@@ -69,8 +69,15 @@ class Task(ABC):
         sender -> the smallest form of its training rows, with what else the learner must know of them.
         """
 
+    @property
+    def units(self) -> int:
+        """What the party with most protects under privacy: its training rows, or nodes."""
+        return len(self.training_labels())
+
     def table(self, split: str, rng: np.random.Generator | None = None, share: float = 1.0) -> Table | None:
         """The rows of `train`, `val` or `test`, or a random `share` of them drawn by `rng`.
+
+        `own` are further training rows that only the labels' owner has; the others' columns are NaN there.
 
         Returns
         -------

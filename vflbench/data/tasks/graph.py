@@ -55,6 +55,11 @@ class GraphTask(Task):
         labels: np.ndarray = self.labels[self.splits["train"]]
         return labels
 
+    @property
+    def units(self) -> int:
+        """All nodes: every party has them."""
+        return len(self.labels)
+
     def training_features(self) -> dict[str, list[np.ndarray]]:
         """Empty: nodes with equal features still differ by their edges."""
         return {}

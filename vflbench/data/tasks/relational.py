@@ -133,6 +133,11 @@ class RelationalTask(Task):
         """Labels of the label table's training rows, part by part."""
         return np.concatenate([part.labels for part in self.clients if part.labels is not None])
 
+    @property
+    def units(self) -> int:
+        """The rows of the largest part of a table."""
+        return max(part.rows for part in self.clients)
+
     def training_features(self) -> dict[str, list[np.ndarray]]:
         """Each table's features, part by part."""
         held: dict[str, list[np.ndarray]] = {}
@@ -156,7 +161,7 @@ class RelationalTask(Task):
     def table(self, split: str, rng: np.random.Generator | None = None, share: float = 1.0) -> Table | None:
         """The joined rows of a split, the tables' columns side by side; None where there are none."""
         if split == "train":
-            behind = self._joined()
+            behind = self.joined_rows()
         elif split in self.held_out:
             behind = dict(zip(self.tables, self.held_out[split].rows, strict=True))
         else:
@@ -171,13 +176,27 @@ class RelationalTask(Task):
         labels = self.training_labels()[behind[self.label_table]] if split == "train" else self.held_out[split].labels
         return Table(tuple(blocks), labels[rows], self.public.owner)
 
-    def _joined(self) -> dict[str, np.ndarray]:
+    def joined_rows(self) -> dict[str, np.ndarray]:
         """Table -> its row behind every joined training row."""
         keys = {}
         for table, clients in zip(self.tables, self.public.parts, strict=True):
             parts = [self.clients[client] for client in clients]
             keys[table] = unite([hand_over(part.keys, part.rows, "none", table) for part in parts], table)
         return join(keys, self.joins, self.label_table)
+
+    def label_sums(self, client: int) -> np.ndarray:
+        """Sums of labels (n, 1), or counts of classes (n, k), of joined training rows behind each row of a client."""
+        behind, table = self.joined_rows(), self.clients[client].table
+        labels, same = self.training_labels()[behind[self.label_table]], [c for c in self.clients if c.table == table]
+        first = sum(part.rows for part in self.clients[:client] if part.table == table)
+        weights = np.eye(self.classes)[labels].T if self.classes else labels[None]
+        sums = [np.bincount(behind[table], own, sum(part.rows for part in same)) for own in weights]
+        return np.stack(sums, axis=1)[first : first + self.clients[client].rows]
+
+    @property
+    def label_owners(self) -> tuple[int, ...]:
+        """Numbers of the clients that have labels."""
+        return self.public.parts[self.public.owner]
 
     def truth(self, split: str) -> np.ndarray | None:
         """Labels of the split's joined rows, (N_s,)."""

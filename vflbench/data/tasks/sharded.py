@@ -65,6 +65,11 @@ class ShardedTask(Task):
         """Labels of all workers, in their order."""
         return np.concatenate([shard.labels for shard in self.shards])
 
+    @property
+    def units(self) -> int:
+        """The rows of the worker that has most."""
+        return max(self.public.rows)
+
     def training_features(self) -> dict[str, list[np.ndarray]]:
         """Features of all workers together: the rows of one may well be equal."""
         return {"": [shard.features for shard in self.shards]}

@@ -234,10 +234,7 @@ class Member:
         self.take = watched
 
     def without(self, src: str) -> PartyLost:
-        """The error about `src`, whose process has died.
-
-        The program then takes `src` out of its lists, which `any_of` must follow.
-        """
+        """The error about `src`, whose process has died; the program drops `src`, which `any_of` must follow."""
         self.any_of.clear()
         return PartyLost(src)
 
@@ -399,8 +396,9 @@ class Member:
         return self.tape.round, self.tape.events
 
     def spent(self) -> dict[str, Any] | None:
-        """What the privacy mechanism has spent; None without one."""
-        return self.privacy.spent() if self.privacy is not None else None
+        """What the privacy mechanism has spent; its `organisation`; and `counts`, each row's releases, or None."""
+        more = {"organisation": self.organisation, "counts": getattr(self.privacy, "counts", None)}
+        return None if self.privacy is None else {**self.privacy.spent(), **more}
 
     def nonfinite(self) -> str | None:
         """The first parameter or tensor in the state that holds a NaN or an infinity."""

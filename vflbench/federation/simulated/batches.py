@@ -41,9 +41,17 @@ class Cohort:
     ) -> Generator[None, None, Any]:
         """Wait until the cohort is computed; returns the result for `party`."""
         leaves, structure = flatten(args)
-        key: Any = party  # nobody else has it: this call runs by itself
-        if all(isinstance(leaf, LEAVES) and not getattr(leaf, "requires_grad", False) for leaf in leaves):
-            key = (function, structure, *(_batch_key(leaf) for leaf in leaves))
+        key: Any = [function, structure]
+        for leaf in leaves:
+            if isinstance(leaf, torch.Tensor) and not leaf.requires_grad:
+                key.append((leaf.shape, leaf.dtype, leaf.device))
+            elif isinstance(leaf, CONSTANTS):
+                key.append((type(leaf), leaf))
+            else:  # nobody else has this key: the call runs by itself
+                key = party
+                break
+        else:
+            key = tuple(key)
         self.calls.append(Call(party, key, function, args, cost))
         yield
         return self.results.pop(party.name)
@@ -86,26 +94,22 @@ LEAVES = (torch.Tensor, *CONSTANTS)
 
 def flatten(args: tuple[Any, ...]) -> tuple[Sequence[Any], Any]:
     """As `pytree.tree_flatten`, but quicker for arguments that hold no containers: their structure is None here."""
-    return (args, None) if all(isinstance(arg, LEAVES) for arg in args) else pytree.tree_flatten(args)
-
-
-def _batch_key(leaf: Any) -> Any:
-    """The key of an argument. Those with equal keys can be stacked, or are the same constant."""
-    return (leaf.shape, leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else (type(leaf), leaf)
+    for arg in args:
+        if not isinstance(arg, LEAVES):
+            return pytree.tree_flatten(args)
+    return args, None
 
 
 def stack(leaves: Sequence[torch.Tensor]) -> torch.Tensor:
     """As `torch.stack`, without a copy where the tensors are neighbours in memory, as an earlier batch left them."""
-    first, size = leaves[0], leaves[0].numel()
-    storage, start = first.untyped_storage().data_ptr(), first.storage_offset()
-    for place, leaf in enumerate(leaves):
-        if (
-            leaf.requires_grad
-            or not leaf.is_contiguous()
-            or leaf.untyped_storage().data_ptr() != storage
-            or leaf.storage_offset() != start + place * size
-        ):
+    first, base = leaves[0], leaves[0]._base  # neighbours are views of one tensor
+    if base is None:
+        return torch.stack(tuple(leaves))
+    size, place = first.numel(), first.storage_offset()
+    for leaf in leaves:
+        if leaf._base is not base or leaf.requires_grad or leaf.storage_offset() != place or not leaf.is_contiguous():
             return torch.stack(tuple(leaves))
+        place += size
     return first.as_strided((len(leaves), *first.shape), (size, *first.stride()))
 
 
@@ -114,10 +118,12 @@ def run_batch(function: Callable[..., Any], calls: list[tuple[Any, ...]]) -> lis
 
     That call is of `function.together` where there is one, else of vmap.
     """
-    if len(calls) == 1 or not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(calls[0])):
-        return [function(*call) for call in calls]
+    if len(calls) == 1:
+        return [function(*calls[0])]
     flat = [flatten(call) for call in calls]
-    structure = flat[0][1]
+    first, structure = flat[0]
+    if not any(isinstance(leaf, torch.Tensor) for leaf in first):
+        return [function(*call) for call in calls]
     stacked, dims = [], []
     for leaves in zip(*(leaves for leaves, _ in flat), strict=True):
         tensor = isinstance(leaves[0], torch.Tensor)

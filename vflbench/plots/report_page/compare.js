@@ -23,6 +23,7 @@ const state = {
   targets: DATA.panels.map((panel) => panel.target), run: null, network: "as_run", clock: null,
   without: new Set(DATA.charged.without), predictions: DATA.charged.predictions, // phases; null: as many as a run says
   limits: { epsilon: null, bytes: null, seconds: null }, // what the headline may need at most
+  demand: DATA.ladder[0], noise: DATA.noise, // what others may see, and the epsilon up to which noise hides it
 };
 const $ = (id) => document.getElementById(id);
 
@@ -100,8 +101,10 @@ const better = (a, b) => (panel().goal === "max" ? a >= b : a <= b);
 const sends = (line) => runsOf(line).some((run) => run.bytes > 0 || beside(run, "bytes") > 0);
 
 // Why a line is not compared with the others now; null where it is.
-function leftOut(line) {
-  const runs = runsOf(line);
+function leftOut(line, wanted) {
+  const runs = runsOf(line), refused = unmet(line, wanted);
+  if (refused) return refused;
+  if (otherEpsilon(line, wanted)) return `its epsilon is of another kind, and is not compared: ${line.guarantee}`;
   // its time there is by its own rule, not by the one that prices the others
   const fixed = runs.find((run) => run.why && !(there(run) && state.axis !== "communication_seconds"));
   if (state.repriced && fixed) return fixed.why;
@@ -166,11 +169,11 @@ function total(line, axis) {
   return ends.length ? mean(ends) : null;
 }
 
-// Lines, best first: those of which most seeds reach the target, by how soon; then the others by their selected value.
+// Lines that meet a demand, best first: those of which most seeds reach the target, by how soon; then the others by their selected value.
 // Behind them those beyond the reader's limits, those that send nothing, and those that cannot be compared now.
-function ranking() {
+function ranking(wanted = demand()) {
   const rows = panel().lines.map((line) => {
-    const why = leftOut(line), over = why === null ? exceeds(line) : [];
+    const why = leftOut(line, wanted), over = why === null ? exceeds(line) : [];
     return { line, sends: sends(line), goal: toTarget(line, state.axis), why, over, ranked: why === null && sends(line) && !over.length };
   });
   const score = (row) => row.line.selected ?? row.line.final;

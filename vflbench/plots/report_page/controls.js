@@ -110,6 +110,7 @@ function draw() {
   drawNetwork();
   drawTarget();
   drawRule();
+  drawDemands();
   drawAnswer(rows);
   drawBoundNote();
   drawChart(rows);
@@ -128,6 +129,8 @@ function remember() {
   if (state.without.size) view.set("without", [...state.without].join(","));
   if (state.predictions !== null) view.set("predictions", state.predictions);
   for (const [key, limit] of Object.entries(state.limits)) if (limit !== null) view.set(key, limit);
+  if (state.demand !== DATA.ladder[0]) view.set("demand", state.demand);
+  if (state.noise !== DATA.noise) view.set("noise", state.noise);
   history.replaceState(null, "", `#${view}`);
 }
 
@@ -143,6 +146,8 @@ function recall() {
   if (view.get("without") !== null) state.without = new Set(view.get("without").split(",").filter((name) => PHASES.includes(name)));
   if (number("predictions") >= 0 && number("predictions") !== null) state.predictions = number("predictions");
   for (const key of Object.keys(state.limits)) state.limits[key] = number(key) >= 0 ? number(key) : null;
+  if (strength(view.get("demand") ?? "") > 0) state.demand = view.get("demand");
+  if (number("noise") !== null && number("noise") >= 0) state.noise = number("noise");
   const [latency, bandwidth] = (view.get("network") || "").split(",");
   const positive = (text) => Number(text) > 0 && Number.isFinite(Number(text));
   if (Object.hasOwn(DATA.networks, latency)) choose(latency);
@@ -201,6 +206,11 @@ function start() {
       state.limits[name] = event.target.value !== "" && value >= 0 ? value * scale : null;
       draw();
     };
+  $("noise").onchange = (event) => {
+    const value = Number(event.target.value);
+    state.noise = event.target.value !== "" && value >= 0 ? value : DATA.noise;
+    draw();
+  };
   for (const name of PHASES)
     $(`with_${name}`).onchange = (event) => {
       if (event.target.checked) state.without.delete(name);

@@ -45,16 +45,17 @@ function drawAnswer(rows) {
     box.append(panel().target_why + ".");
     return;
   }
+  const open = !demand().hides.length, where = open ? "" : ` where others may see ${wordsOf(demand())}`;
   const goal = `${panel().judged === "val" ? "validation" : "training"} ${panel().metric} ${panel().goal === "max" ? "≥" : "≤"} ${digits(target, 4)}`;
   const [first, second] = rows.filter((row) => row.ranked && row.goal.count === row.goal.of);
   const beyond = rows.filter((row) => row.over.length && row.sends);
   const limits = beyond.length ? ` Beyond your limits: ${beyond.map((row) => `${title(row.line)} (${row.over.join(", ")})`).join("; ")}.` : "";
   if (!first) {
-    box.append(`No method that communicates ${beyond.length ? "is within your limits and " : ""}reaches ${goal} in every seed.${limits}`);
+    box.append(`No method that communicates ${open ? "" : "and meets this demand "}${beyond.length ? "is within your limits and " : ""}reaches ${goal} in every seed.${limits}`);
     return;
   }
   const seeds = first.goal.of > 1 ? `, mean of ${first.goal.of} seeds` : "";
-  box.append(`Least ${AXES[state.axis].name} to ${goal}: `, element("strong", {}, title(first.line)), `, ${shown(first.goal.value, state.axis)}${seeds}.`);
+  box.append(`Least ${axisName()} to ${goal}${where}: `, element("strong", {}, title(first.line)), `, ${shown(first.goal.value, state.axis)}${seeds}.`);
   if (second) {
     const sure = second.by.above, ratio = sure && sure.ratio ? sure.centre : second.goal.value / first.goal.value;
     const times = ratio >= 1.05 && Number.isFinite(ratio) ? ` (${digits(ratio, 2)} times as much)` : "";
@@ -91,10 +92,11 @@ function phaseWords() {
 
 // What is not ranked now, why, and the command that would make it comparable.
 function drawLeftOut(rows) {
-  const out = rows.filter((row) => row.why !== null);
-  $("not_ranked").replaceChildren(...out.map(({ line, why }) => {
-    const item = element("li", {}, `† ${title(line)} is not ranked: ${why}.`);
-    if (state.repriced && line.again && !runsOf(line).every(there)) item.append(" Train it there: ", element("code", {}, `${line.again} ${networkWords()}`));
+  const out = rows.filter((row) => row.why !== null), alike = Object.groupBy(out, (row) => unmet(row.line, demand()) === null ? title(row.line) : row.why);
+  $("not_ranked").replaceChildren(...Object.values(alike).map((some) => {
+    const [{ line, why }] = some, names = some.map((row) => title(row.line)).join(", ");
+    const item = element("li", {}, `† ${names} ${some.length > 1 ? "are" : "is"} not ranked: ${why}.`);
+    if (state.repriced && some.length === 1 && line.again && unmet(line, demand()) === null && !runsOf(line).every(there)) item.append(" Train it there: ", element("code", {}, `${line.again} ${networkWords()}`));
     return item;
   }));
   $("not_ranked").hidden = !out.length;
@@ -123,7 +125,8 @@ const COLUMNS = [
     key: `${axis}_to_target`, head: { bytes: "sent", communication_seconds: "time", cost: "cost" }[axis] + " to target", number: true, axis, target: true,
     value: (row) => toTarget(row.line, axis).value,
   })),
-  { key: "epsilon", head: "epsilon", number: true, cell: (row) => digits(row.line.epsilon), value: (row) => row.line.epsilon },
+  { key: "epsilon", head: "epsilon", number: true, cell: (row) => row.line.epsilon_words ?? "–", value: (row) => row.line.epsilon },
+  { key: "shows", head: "others see", cell: (row) => row.line.shows, value: (row) => row.line.shows },
 ];
 
 // Whether a row's distance from the one above is more than chance.
@@ -143,7 +146,7 @@ function cell(column, row) {
 }
 
 function drawTable(rows) {
-  const columns = COLUMNS.filter(({ key }) => !["epsilon", "selected", "averaged"].includes(key) || panel().lines.some((line) => line[key] !== null));
+  const columns = COLUMNS.filter(({ key }) => !["epsilon", "selected", "averaged"].includes(key) || panel().lines.some((line) => (key === "epsilon" ? line.epsilon_words : line[key]) !== null));
   const head = element("tr");
   for (const column of columns) {
     const sorted = (state.sort && state.sort.key === column.key) || (!state.sort && column.key === "rank");
@@ -257,13 +260,13 @@ function drawChart(rows) {
   const scale = (value, low, high, from, to, log) => from + ((to - from) * (log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low)));
   const X = (x) => scale(x, left, right, edge.left, width - edge.right, state.log);
   const Y = (y) => scale(Math.max(y, yLog ? bottom : -Infinity), bottom, top, height - edge.bottom, edge.top, yLog);
-  const svg = shape("svg", { width, height, role: "img", "aria-label": `${panel().metric} against ${AXES[state.axis].name}` });
+  const svg = shape("svg", { width, height, role: "img", "aria-label": `${panel().metric} against ${axisName()}` });
   for (const y of ticks(bottom, top, yLog, 6))
     svg.append(shape("path", { class: "grid", d: `M${edge.left} ${Y(y)}H${width - edge.right}` }), shape("text", { x: edge.left - 7, y: Y(y) + 4, "text-anchor": "end" }, digits(y)));
   for (const x of ticks(left, right, state.log, width / 110))
     svg.append(shape("path", { class: "grid", d: `M${X(x)} ${edge.top}V${height - edge.bottom}` }), shape("text", { x: X(x), y: height - edge.bottom + 17, "text-anchor": "middle" }, shown(x, state.axis)));
   const split = { val: "validation", test: "test", train: "training" }[state.split];
-  svg.append(shape("text", { class: "name", x: (edge.left + width - edge.right) / 2, y: height - 7, "text-anchor": "middle" }, AXES[state.axis].name));
+  svg.append(shape("text", { class: "name", x: (edge.left + width - edge.right) / 2, y: height - 7, "text-anchor": "middle" }, axisName()));
   svg.append(shape("text", { class: "name", transform: `translate(15 ${(height - edge.bottom + edge.top) / 2}) rotate(-90)`, "text-anchor": "middle" }, `${split} ${panel().metric}`));
   if (target !== null && state.split === panel().judged)
     svg.append(shape("path", { class: "target", d: `M${edge.left} ${Y(target)}H${width - edge.right}` }), shape("text", { class: "target", x: width - edge.right, y: Y(target) - 5, "text-anchor": "end" }, `target ${digits(target, 4)}`));
@@ -310,7 +313,7 @@ function point(event) {
   spot.setAttribute("visibility", near ? "visible" : "hidden");
   if (!near) return;
   const { line, point: at } = near;
-  const where = at.x === null ? "sends nothing" : `${AXES[state.axis].name} ${shown(at.x, state.axis)}${state.axis === "round" ? "" : `, round ${digits(at.round, 6)}`}`;
+  const where = at.x === null ? "sends nothing" : `${axisName()} ${shown(at.x, state.axis)}${state.axis === "round" ? "" : `, round ${digits(at.round, 6)}`}`;
   const sd = at.n > 1 ? ` (${scored(at.low)} to ${scored(at.high)}, n = ${at.n})` : "";
   tip.replaceChildren(element("b", {}, title(line)), element("br"), `${panel().metric} ${scored(at.y)}${sd}`, element("br"), where);
   spot.setAttribute("cx", near.x);

@@ -1,0 +1,226 @@
+"""Who learns what: an algorithm's EXPOSES as a table, for a configuration; no data are read and no torch is imported.
+
+An entry has these keys:
+
+    observer, subject  roles (`server`, `active`, `neighbour`, ...): who learns about whose data
+    kind               of types.KINDS
+    form               of types.FORMS: how it is seen
+    how                sent (a message carries it) | implied (it follows from messages) | setup (there without any)
+    phase              setup | train | evaluation: what scores held-out rows, in no total and under no epsilon
+    tags               of the messages
+    times              a number, or of types.TIMES
+    exact              whether the very numbers are learnt
+    covered_by         the mechanism whose noise it has; None: no epsilon covers it
+    proof              of what is implied: the attack that shows it, or `argued`
+    note
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from vflbench import registry
+from vflbench.types import SHOWN, AlgorithmInfo, Exposed, Given, Implied, Sent, messages
+
+TRUSTED = "The server is trusted with the labels: that is how the method is set up, not what it needs."
+ENUMERABLE = "enumerable: whoever can list the keys finds them by hashing the list"
+TWO = "a sum over two parties hides nothing from either"
+LEAST_SUMMED = 3  # parties, for a sum to hide any of them
+# what a method assumes (types.ASSUMED) -> observer, subject, kind, note
+ASSUMED = {
+    "aligned_rows": ("all", "all", "ids", "row i is the same sample at every party"),
+    "join": ("all", "all", "ids", "which of its rows are behind every row of the join"),
+    "labels": ("all", "label_owner", "labels", "all parties have the training labels"),
+    "seed": ("all", "all", "ids", "walks, batches or first models come from a seed that all share"),
+    "edges": ("client", "client", "edges", "every client has all clients' edges"),
+    "pooled": ("all", "all", "features", "one party has all data, labels too: by definition"),
+}
+PARTIAL = "partial"  # the tag of a share of a sum that is the prediction (runner/serving.py)
+
+
+def table(
+    name: str,
+    keys: Mapping[str, Any],
+    privacy: Mapping[str, Any],
+    codec: str = "none",
+    model: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Who learns what under algorithm `name`: {algorithm, note, entries}; as `exposure`, EXPOSES read from the source.
+
+    Raises
+    ------
+    VflbenchError : there is no such algorithm, or its module cannot be loaded.
+    """
+    return exposure(registry.algorithm_entries()[name].info, registry.exposed(name), keys, privacy, codec, model)
+
+
+def exposure(
+    info: AlgorithmInfo,
+    exposes: Iterable[Exposed],
+    keys: Mapping[str, Any],
+    privacy: Mapping[str, Any],
+    codec: str = "none",
+    model: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Who learns what: {algorithm, note, entries}.
+
+    Parameters
+    ----------
+    keys, privacy : of the algorithm and of the mechanism, with their values; {}: no mechanism.
+    codec : its name.
+    model : keys of the model with their values; None: none, or not known.
+    """
+    exposes, known = tuple(exposes), dict(keys)
+    known |= {"privacy": privacy.get("name", "none"), "privacy.split": privacy.get("split") is not None}
+    sent = [entry for entry in messages(exposes) if registry.chosen(entry, known) and not _inside(entry)]
+    view = _View(info, keys, privacy, codec, (model or {}).get("aggregate") == "concat")
+    found = [view.assumed(what) for what in info.assumes]
+    found += [view.given(entry) for entry in exposes if isinstance(entry, Given)]
+    found += [view.sent(entry) for entry in sent if entry.times != "per evaluation"]
+    implied = [entry for entry in exposes if isinstance(entry, Implied) and registry.chosen(entry, known)]
+    found += [view.implied(entry, sent) for entry in implied]
+    found += [view.served(entry) for entry in sent if entry.served]
+    if PARTIAL in info.reports and "pooled" not in info.assumes:
+        found.append(view.partial(any(entry.sender == "server" for entry in sent)))
+    trusted = any(entry.kind == "labels" and entry.receiver == "server" for entry in sent)
+    return {"algorithm": info.name, "note": TRUSTED if trusted else "", "entries": list(_merged(found))}
+
+
+def _role(role: str) -> str:
+    """An organisation's workers are that organisation."""
+    return role.removesuffix("_worker")
+
+
+def _often(entry: Sent | Implied) -> str | int:
+    """How often it comes, whatever the round."""
+    return "once" if entry.times == "round 1" else entry.times
+
+
+def _inside(entry: Sent) -> bool:
+    """Whether the message stays inside an organisation."""
+    return entry.sender != entry.receiver and _role(entry.sender) == _role(entry.receiver)
+
+
+class _View:
+    """What a configuration makes of entries."""
+
+    def __init__(
+        self, info: AlgorithmInfo, keys: Mapping[str, Any], privacy: Mapping[str, Any], codec: str, beside: bool
+    ) -> None:
+        self.info, self.keys, self.privacy, self.codec = info, keys, privacy, codec
+        self.beside = beside  # whether the model puts parts side by side, where the algorithm's key leaves it to it
+        self.parties = keys.get(info.divided_by) if info.divided_by else None  # None: as many as the data have
+
+    def sent(self, entry: Sent) -> dict[str, Any]:
+        """A message's entry."""
+        form, covered_by, notes = self._form(entry)
+        rounded = self.codec != "none" and entry.kind not in ("ids", "sizes", "timing", "labels", "binned")
+        if rounded:
+            notes.append(f"codec={self.codec} rounds it, and protects nothing")
+        before = entry.times == "once" or isinstance(entry.times, int)
+        return self._entry(
+            self._observer(entry.sender, entry.receiver), entry.about, entry.kind, form, "sent",
+            "setup" if before else "train", (entry.tag,), _often(entry),
+            form in ("clear", "summed") and not rounded, covered_by, notes,
+        )  # fmt: skip
+
+    def served(self, entry: Sent) -> dict[str, Any]:
+        """The same message in an evaluation, about held-out rows."""
+        form, _, notes = self._form(entry, private=False)
+        return self._entry(
+            self._observer(entry.sender, entry.receiver), entry.about, entry.kind, form, "sent", "evaluation",
+            (entry.tag,), "per evaluation", True, None, ["of held-out rows, without noise", *notes],
+        )  # fmt: skip
+
+    def partial(self, server: bool) -> dict[str, Any]:
+        """Shares of a sum that is the prediction, which parties send on towards one of them."""
+        note = "its share of every prediction" + (", of a convex problem" if "predictions" in self.info.reports else "")
+        return self._entry(
+            "server" if server else "neighbour", "client", "predictions", "clear", "sent", "evaluation",
+            (PARTIAL,), "per evaluation", True, None, [note],
+        )  # fmt: skip
+
+    def implied(self, entry: Implied, sent: Iterable[Sent]) -> dict[str, Any]:
+        """What follows from the messages `sent`."""
+        covered_by = self._mechanism(entry)
+        noised = covered_by or any(self._mechanism(one) for one in sent if one.tag in entry.tags)
+        observer = self._observer(entry.about, entry.observer)
+        return self._entry(
+            observer, entry.about, entry.kind, "noised" if covered_by else "clear", "implied", "train", entry.tags,
+            _often(entry), entry.exact and not noised, covered_by, [entry.note], entry.proof,
+        )  # fmt: skip
+
+    def given(self, entry: Given) -> dict[str, Any]:
+        """What a role has without any message."""
+        return self._entry(
+            entry.observer, entry.about, entry.kind, "clear", "setup", "setup", (), "once", True, None, [entry.note]
+        )
+
+    def assumed(self, what: str) -> dict[str, Any]:
+        """The same, for one of types.ASSUMED."""
+        return self.given(Given(*ASSUMED[what]))
+
+    def _observer(self, sender: str, receiver: str) -> str:
+        """The role that reads: along the edges of a graph it is a neighbour."""
+        along = sender == receiver and self.info.topologies != ("complete",) and "star" not in self.info.topologies[:1]
+        return "neighbour" if along else _role(receiver)
+
+    def _form(self, entry: Sent, private: bool = True) -> tuple[str, str | None, list[str]]:
+        """How it is seen, the mechanism behind it, and what is to be said of that."""
+        form, *when = entry.form
+        notes = [entry.note] if entry.note else []
+        if when and (self.keys.get(when[0]) != when[1] or (form == "summed" and self.beside)):
+            form = "clear"
+        if entry.kind == "ciphertext":
+            form = "encrypted"
+        if form == "hashed":
+            notes.append(ENUMERABLE)
+        if form == "summed" and self.parties is not None and self.parties < LEAST_SUMMED:
+            form, notes = "clear", [*notes, TWO]
+        mechanism = self._mechanism(entry) if private else None
+        return ("noised" if mechanism else form), mechanism, notes
+
+    def _mechanism(self, entry: Sent | Implied) -> str | None:
+        """The configured mechanism, where it noises the entry."""
+        name = str(self.privacy.get("name", "none"))
+        for mechanism, _, key in (one.partition(".") for one in entry.noised):
+            given = not key or self.privacy.get(key) is not None
+            # a key that says noise itself needs no epsilon; a share of epsilon does
+            own = key not in ("", "split")
+            noise = self.privacy.get(key) != math.inf if own else not self._only_clips(entry.kind)
+            if mechanism == name and given and noise:
+                return name
+        option = registry.option_entries("privacy").get(name)  # one of another package, which EXPOSES does not name
+        return name if option and SHOWN.get(entry.kind) in option.info.noises else None
+
+    def _only_clips(self, kind: str) -> bool:
+        """Whether the mechanism is to add no noise to a kind: no epsilon covers it."""
+        keys = self.privacy
+        if kind == "labels" and "label_noise" in keys:
+            return keys["label_noise"] is None and keys.get("epsilon") == math.inf
+        if kind == "labels" and "label_epsilon" in keys:  # without it labels have `epsilon`, or their default
+            own = keys["label_epsilon"]
+            return bool((keys.get("epsilon") if own is None else own) == math.inf)
+        return math.inf in (keys.get("epsilon"), keys.get("mu")) or keys.get("noise_multiplier") == 0
+
+    def _entry(
+        self, observer: str, subject: str, kind: str, form: str, how: str, phase: str, tags: tuple[str, ...],
+        times: str | int, exact: bool, covered_by: str | None, notes: list[str], proof: str | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        return {
+            "observer": observer, "subject": _role(subject), "kind": kind, "form": form, "how": how, "phase": phase,
+            "tags": list(tags), "times": times, "exact": exact, "covered_by": covered_by, "proof": proof,
+            "note": "; ".join(notes),
+        }  # fmt: skip
+
+
+def _merged(entries: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The entries, those that differ only in their tags as one."""
+    found: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        key = str({name: value for name, value in entry.items() if name != "tags"})
+        if key in found:
+            found[key]["tags"] = list(dict.fromkeys((*found[key]["tags"], *entry["tags"])))
+        else:
+            found[key] = entry
+    yield from found.values()
