@@ -1,0 +1,100 @@
+"""What choosing has found so far, as plain data: the search writes it, the answer and its page read it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from vflbench.results.folder import write_json
+
+FILE = "record.json"
+SCHEMA = 1
+
+
+@dataclass
+class Trial:
+    """One setting of a method, trained on the tuning seed until the target, a bound or the halving ended it."""
+
+    number: int  #: from 0, which is the shipped setting
+    values: dict[str, Any]  #: key -> value of the search space
+    folder: str  #: of the run, relative to the record's
+    status: str  #: the run's own (`target_reached`, `completed`, `budget`, `diverged`, `failed`), or `pruned`
+    reached: bool  #: the target, on validation rows
+    metric: float | None  #: the best on validation rows
+    bytes: float | None  #: to the target, or spent without reaching it
+    seconds: float | None  #: the same on the federation's clock; None where there is none
+    began: float  #: seconds after choosing began
+    wall_seconds: float  #: that the trial took here
+    reason: str | None = None
+
+
+@dataclass
+class Method:
+    """An algorithm with a mechanism: what enters, is tuned and answers as one."""
+
+    algorithm: str
+    privacy: str  #: the mechanism, or `none`
+    words: list[str]  #: the overrides that make its job, without those of a trial
+    space: dict[str, Any]  #: key -> its range as in conf/search, widened where that happened
+    trials: list[Trial] = field(default_factory=list)
+    best: int | None = None  #: number of the trial whose setting goes to the final
+    edges: list[str] = field(default_factory=list)  #: keys whose best value is at the edge of the widened space
+    finals: list[str] = field(default_factory=list)  #: folders of the final's runs, relative to the record's
+    out: str | None = None  #: why it does not come to the final
+
+    @property
+    def name(self) -> str:
+        """The algorithm, and the mechanism where there is one."""
+        return self.algorithm if self.privacy == "none" else f"{self.algorithm} · {self.privacy}"
+
+
+@dataclass
+class Excluded:
+    """An algorithm, or one with a mechanism, that does not enter."""
+
+    algorithm: str
+    privacy: str | None  #: None: with any
+    reason: str
+
+
+@dataclass
+class Record:
+    """All that choosing knows; `question` is what was asked.
+
+    `question` has `words` (the overrides), `dataset`, `target`, `metric`, `goal` (max | min), `cost` (bytes | seconds |
+    weighted), `demand` (what may be seen, or None), `epsilon`, `budget_seconds` and `trials` (None where not given),
+    `seed` and `seeds` (those of the finals).
+    """
+
+    question: dict[str, Any]
+    status: Literal["searching", "finals", "complete", "interrupted", "out of budget"] = "searching"
+    methods: list[Method] = field(default_factory=list)
+    excluded: list[Excluded] = field(default_factory=list)
+    floor: dict[str, Any] = field(default_factory=dict)  #: ship_it, alone, centralised; as in a run's summary
+    trials_each: int = 0  #: trials that every method had
+    spent_seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)  #: e.g. that the budget was too small for the trials
+
+    def write(self, folder: Path) -> None:
+        """Write it into `folder`, in one step."""
+        write_json(folder / FILE, {"schema": SCHEMA, **asdict(self)})
+
+    @classmethod
+    def read(cls, folder: Path) -> Record:
+        """The record in `folder`.
+
+        Raises
+        ------
+        OSError, ValueError, KeyError, TypeError : there is none, or it is damaged.
+        """
+        values = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        if values.pop("schema") != SCHEMA:
+            raise ValueError(f"{folder / FILE}: of another version")
+        values["methods"] = [
+            Method(**{**method, "trials": [Trial(**trial) for trial in method["trials"]]})
+            for method in values["methods"]
+        ]
+        values["excluded"] = [Excluded(**one) for one in values["excluded"]]
+        return cls(**values)
