@@ -37,8 +37,8 @@ class Member:
     """A party of a `Runtime`. Its methods with the names of `Party`'s do what `Party` says."""
 
     __slots__ = (  # read for every message: the fastest
-        "any_of", "begin", "boxes", "clients", "coroutine", "device", "done", "drop", "encoder", "evaluation_boxes", "finished",
-        "fresh",
+        "any_of", "begin", "boxes", "clients", "coroutine", "device", "done", "drop", "encoder", "evaluation_boxes",
+        "finished", "fresh",
         "generators", "in_evaluation", "index", "kept_back", "links", "me", "name", "neighbours", "now", "organisation",
         "orphans", "privacy", "role", "round", "runtime", "secret", "sent_bytes", "servers", "started", "state", "take",
         "tape", "token", "torch_generators", "trace", "waiting", "waiting_any", "waiting_for", "without_grad",
