@@ -96,7 +96,7 @@ def value_problems(
         allowed = "cannot be removed: a run has a value for every key; some may be null"
         return [Problem(f"~{key}", line(override).partition("=")[2], allowed)]
     problems: list[Problem] = []
-    for value in values_of(override) if not override.is_sweep_override() or override.is_discrete_sweep() else []:
+    for value in values_of(override):
         if not (isinstance(value, str) and "${" in value):
             convert_value(kind, value, key, problems)
     return problems
