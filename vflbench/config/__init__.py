@@ -193,7 +193,7 @@ def plan(
     for composed, values in zip(every, plains, strict=True):
         kinds = kinds_of(values, whole=not misnamed)
         for override in of_run:
-            problems = value_problems(override, values, kinds, groups)
+            problems = value_problems(override, values, kinds, groups, adaptive)
             told = override in found.faulty and override.key_or_group not in lacking.somewhere  # once is enough
             if not told and not (problems and lacking.notes(override, composed, values)):
                 found.note(problems, override)

@@ -261,6 +261,7 @@ def _hydra_problem(override: Override, joblib: bool, adaptive: bool) -> Problem 
         return None if holds(value) else Problem(key, shown, rule)
     if (
         key.startswith((LAUNCHER, SWEEPER) if adaptive else LAUNCHER)
+        and "_target_" not in shown
         and not any(part.startswith("_") for part in key.split("."))
         and not (joblib and key.startswith(LAUNCHER) and key != JOBLIB)
     ):

@@ -47,6 +47,7 @@ class Log:
         self.name, self.run, self.folder = config.logger.name, folder, folder / FOLDER
         self.rounds, self.logged = self.folder / f"{self.name}.rounds", set[int]()
         self.columns = (*KEYS, *(f"{split}_{metric}" for split in splits(metric)))
+        self.claimed, self.made = set[Path](), set[Path]()  # the run's files, and folders that the logger made
         self.logger: Any = None
         self.ended = self.name == "none"
         if self.name != "none":
@@ -82,7 +83,10 @@ class Log:
             self._note(str(round))
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Log the summary; from now on the run's list has the contents of the files."""
+        """Log the summary; from now on the run's list has the contents of the files.
+
+        Those of folders that the logger made are left out: a process of its own may still write there.
+        """
         if self.logger is not None:
             with self._harmless(), self._listing():
                 ending, self.logger = self.logger, None
@@ -91,7 +95,7 @@ class Log:
             self.ended = True
             with contextlib.suppress(OSError):
                 for path in self._files():
-                    if inventory.owns(self.run, path):
+                    if inventory.owns(self.run, path) and not self.made & set(path.parents):
                         inventory.written(self.run, path.relative_to(self.run).as_posix())
 
     def _note(self, line: str) -> None:
@@ -100,6 +104,7 @@ class Log:
 
     def _claim(self, path: Path) -> None:
         name = path.relative_to(self.run).as_posix()
+        self.claimed.add(path)
         if len(name.encode()) <= inventory.LONGEST:  # a longer one would damage the list
             inventory.writing(self.run, name)
 
@@ -108,14 +113,15 @@ class Log:
 
     @contextlib.contextmanager
     def _listing(self) -> Iterator[None]:
-        """The files that this makes in `logs/` are the run's."""
-        before = set(self._files())
+        """The files that this makes in `logs/` are the run's, and all in folders that the logger has made there."""
+        before, others = set(self.folder.rglob("*")), set(self._files()) - self.claimed
+        known = {path for path in others if not self.made & set(path.parents)}  # somebody else's
         try:
             yield
         finally:
-            for path in self._files():
-                if path not in before:
-                    self._claim(path)
+            self.made |= {path for path in set(self.folder.rglob("*")) - before if path.is_dir()}
+            for path in set(self._files()) - self.claimed - known:
+                self._claim(path)
 
     @contextlib.contextmanager
     def _harmless(self) -> Iterator[None]:

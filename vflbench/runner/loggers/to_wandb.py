@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from vflbench.runner.loggers import shared
@@ -54,7 +55,11 @@ class Tracked:
         """Log the summary, and end the run."""
         self.run.summary.update({f"summary/{key}": value for key, value in shared.numbers(summary).items()})
         self.run.summary.update(shared.texts(summary))
+        place = Path(self.run.dir).parent
         self.run.finish(exit_code=1 if summary["status"] == "failed" else 0)
+        for path in place.rglob("*.log"):  # one is a link to a file elsewhere, and would be taken for the user's
+            if path.is_symlink():
+                path.unlink()
 
 
 def start(config: Any, run: Told) -> Tracked:
