@@ -36,7 +36,10 @@ def test_a_sweeper_that_adapts_has_no_list_of_jobs() -> None:
     ("words", "told"),
     [
         (["objective=metrik"], r"objective=metrik: must be one of .*, or null\. Did you mean 'metric'"),
-        (["objective=null"], "objective=null: hydra/sweeper=golden_section chooses jobs by what they return: bytes_to_"),
+        (
+            ["objective=null"],
+            "objective=null: hydra/sweeper=golden_section chooses jobs by what they return: bytes_to_",
+        ),
         (["objective=seconds_to_target"], "objective=seconds_to_target: needs a target"),
         (["dry_run=true"], "dry_run=true: hydra/sweeper=golden_section lists no jobs before they run"),
         (["algorithm.lr=interval(-1,1)"], r"algorithm\.lr=-1\.0: must be greater than 0"),
@@ -66,7 +69,15 @@ def test_a_cost_up_to_a_target_needs_one() -> None:
 @pytest.mark.slow
 def test_a_golden_section_search_finds_the_learning_rate(tmp_path: Path) -> None:
     """It gets floats, `inf` where a target is not reached, and its last jobs are nearer to the best than its first."""
-    words = [*TASK, "floor=none", "plot=none", "engine.threads=1", "rounds=8", "target=0.7", "objective=bytes_to_target"]
+    words = [
+        *TASK,
+        "floor=none",
+        "plot=none",
+        "engine.threads=1",
+        "rounds=8",
+        "target=0.7",
+        "objective=bytes_to_target",
+    ]
     words += ["hydra/sweeper=golden_section", "algorithm.lr=interval(1e-4,1)", "hydra.sweep.dir=s"]
     paths = {"PYTHONPATH": os.pathsep.join((str(HERE.parents[1]), str(HERE), os.environ.get("PYTHONPATH", "")))}
     done = subprocess.run(
