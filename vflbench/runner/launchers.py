@@ -90,6 +90,7 @@ class Launcher:
         """
         import submitit
 
+        keys = {**keys}  # a sweeper may launch again
         executor = submitit.AutoExecutor(folder=keys.pop("submitit_folder"), cluster="local")
         executor.update_parameters(**keys)
         with tempfile.TemporaryDirectory(prefix="vflbench-") as taken:
