@@ -218,6 +218,7 @@ class Observer:
             "epoch": max((r["epoch"] for r in reported if "epoch" in r), default=None),
             "iterations": max((r["iterations"] for r in reported if "iterations" in r), default=round),
             "virtual_seconds": engine.boundary_clock,
+            "bytes": engine.bytes_sent,
             "train_loss": sum(self.losses) / len(self.losses) if self.losses else None,
         }
         self.losses = []
