@@ -87,7 +87,8 @@ def _given(mechanism: str) -> str | None:
 def _raise_if_general(error: ConfigError) -> None:
     """What is wrong whatever the method: an unknown data set, and several values where one is asked for."""
     for problem in error.problems:
-        if "unknown" in problem.allowed or problem.allowed.startswith("several values"):
+        unknown = "unknown" in problem.allowed and not problem.key.startswith("privacy.")
+        if unknown or problem.allowed.startswith("several values"):
             raise error
 
 

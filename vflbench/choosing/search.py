@@ -10,16 +10,18 @@ All that is known is in the record, written after each run. A search that goes o
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vflbench import config, registry
-from vflbench.choosing import candidates, halving, shown, spaces
+from vflbench.choosing import halving, shown, spaces
 from vflbench.choosing.question import Question
 from vflbench.choosing.record import Excluded, Method, Record, Trial
-from vflbench.choosing.work import Task, Train, carry_out
+from vflbench.choosing.work import Measure, Task, Train, carry_out
 from vflbench.results import reader, selection
 from vflbench.results.pricing import Charged
 from vflbench.results.texts import human_bytes
@@ -28,6 +30,7 @@ from vflbench.types import ConfigError, VflbenchError
 MARGIN = 1.5  # times the best cost to the target: second places are known, too
 FINAL_MARGIN = 3.0  # times what the best setting took on the tuning seed: another seed may take longer
 SHARE = 0.6  # of the budget, for trials
+MEASURING = 0.15  # of the budget, for what a round of each method sends
 MOST_TRIALS = 32  # of a method, where only the budget ends the search
 NEAREST = 3  # methods that come to the final where none reaches the target
 BEFORE_WIDENING = 3  # trials of a method
@@ -36,13 +39,21 @@ LIMITS = {"bytes": "max_bytes", "seconds": "max_virtual_seconds"}  # key of a ru
 QUIET = ("floor=none", "plot=none")
 
 
-class Search:
-    """One search in its folder."""
+@dataclass
+class Work:
+    """What the search is given to work with."""
 
-    def __init__(
-        self, question: Question, folder: Path, record: Record, train: Train, report: Callable[[str], None]
-    ) -> None:
-        self.question, self.folder, self.record, self.train, self.report = question, folder, record, train, report
+    train: Train
+    measure: Measure
+    report: Callable[[str], None]  #: tells the user a line
+
+
+class Search:
+    """One search in its folder; `entering` are the methods of a new one."""
+
+    def __init__(self, question: Question, folder: Path, record: Record, entering: list[Method], work: Work) -> None:
+        self.question, self.folder, self.record, self.entering = question, folder, record, entering
+        self.work, self.report = work, work.report
         self.began = time.time() - record.spent_seconds
         self.paths: dict[str, halving.Path] = {}  # of trials' folders
 
@@ -95,50 +106,40 @@ class Search:
     # --- who enters -----------------------------------------------------------------------------------------------
 
     def _enter(self) -> None:
-        from vflbench.runner import measure  # torch
-
-        question, record = self.question, self.record
-        self.report("who enters, and what a round of each sends")
-        methods, record.excluded = candidates.enter(question)
-        entered, unit = [], "seconds" if question.cost == "seconds" else "bytes"
-        for method in methods:
-            words = [*method.words, *self._of_question(question.seed), *QUIET]
-            info = registry.algorithms()[method.algorithm]
-            try:
-                run = self._planned(words)
-                found = measure.first_round(run, info)
-                if not record.floor:
-                    record.floor = self._floor(words)
-            except ConfigError as error:
-                problems = "; ".join(str(problem).rstrip(".") for problem in error.problems)
-                record.excluded.append(Excluded(method.algorithm, _named(method), problems))
-                continue
-            except VflbenchError as error:
-                record.excluded.append(Excluded(method.algorithm, _named(method), str(error)))
+        """Order those that enter by what they are expected to send; those that the data refuse are excluded."""
+        record, methods = self.record, self.entering
+        self.report(f"what a round sends of each of {len({method.algorithm for method in methods})} algorithms")
+        unit = "seconds" if self.question.cost == "seconds" else "bytes"
+        refused: dict[str, dict[str, Any]] = {}
+        for task, found in carry_out(self._measured(methods), self.work.measure, self.question.jobs):
+            own = [method for method in methods if method.algorithm == task.about.algorithm]
+            if "error" in found:
+                refused[task.about.algorithm] = found
                 continue
             record.question |= {"metric": found["metric"], "goal": found["goal"]}
-            method.expected = found[unit] * found["rounds"]
-            entered.append(method)
+            if found["floor"]:
+                record.floor = found["floor"]
+            for method in own:
+                method.expected = found[unit] * found["rounds"]
+        record.excluded += [Excluded(name, None, found["error"]) for name, found in refused.items()]
+        entered = [method for method in methods if method.algorithm not in refused]
+        if not entered or "metric" not in record.question:
+            reasons = [found["error"] for found in refused.values()] or ["the budget is too small"]
+            raise VflbenchError(f"no method runs on these data: {max(reasons, key=reasons.count)}")
+        for method in entered:
             if not method.space:
                 self._note(f"{method.name} has no search space (conf/search): its defaults alone are tried")
-        if not entered:
-            raise VflbenchError(
-                "no method runs on these data: "
-                + "; ".join(f"{one.algorithm}: {one.reason}" for one in record.excluded[-3:])
-            )
-        record.methods = sorted(entered, key=lambda method: method.expected or 0.0)
+        record.methods = sorted(entered, key=lambda method: math.inf if method.expected is None else method.expected)
         self._write()
 
-    def _floor(self, words: list[str]) -> dict[str, Any]:
-        """Floor and ceiling; where they cannot be computed the search goes on without."""
-        from vflbench.runner import measure
-
-        run = self._planned([word for word in words if word != "floor=none"])
-        try:
-            return measure.floor(run, registry.algorithms()[run.algorithm.name])
-        except VflbenchError as error:
-            self._note(f"no floor and ceiling: {error}")
-            return {}
+    def _measured(self, methods: list[Method]) -> Iterator[Task]:
+        """A round of each algorithm, with the first of its mechanisms; the first one computes floor and ceiling."""
+        first = {method.algorithm: method for method in reversed(methods)}
+        for number, name in enumerate(dict.fromkeys(method.algorithm for method in methods)):
+            if number and self._over(MEASURING):
+                return
+            words = [*first[name].words, *self._of_question(self.question.seed), "plot=none"]
+            yield Task(([*words, *(["floor=none"] if number else [])],), first[name])
 
     def _planned(self, words: list[str]) -> Any:
         with config.session(words, self.question.config_dir) as hydra:
@@ -160,7 +161,7 @@ class Search:
         level = self.record.trials_each
         while level < (self.question.trials or MOST_TRIALS) and not self._over(SHARE):
             whole = True
-            for task, failure in carry_out(self._level(level), self.train, self.question.jobs):
+            for task, failure in carry_out(self._level(level), self.work.train, self.question.jobs):
                 whole &= self._trial_ended(task, failure)
             whole &= all(self._has(method, level) for method in self._tuned(level))
             if not whole:
@@ -223,7 +224,7 @@ class Search:
         self.record.running[folder] = {"words": words}
         self._write()
         about = {"method": method, "number": level, "values": values, "shows": shows, "began": began}
-        return Task([*words, *again], str(self.folder / folder), self._halving(method, level), about)
+        return Task(([*words, *again], str(self.folder / folder), self._halving(method, level)), about)
 
     def _bound(self, method: Method, shows: list[str]) -> list[str]:
         """The override that ends a trial which cannot win any more."""
@@ -267,8 +268,7 @@ class Search:
     def _trial_ended(self, task: Task, failure: str) -> bool:
         """Keep a trial; False where time ended it, so that it is none."""
         about = task.about
-        method, folder = about["method"], Path(task.folder).relative_to(self.folder).as_posix()
-        run = reader.load(Path(task.folder)) if (Path(task.folder) / "summary.json").is_file() else None
+        method, (folder, run) = about["method"], self._found(task)
         if run is not None and run.summary.get("reason") == halving.LATE:
             self.record.running[folder]["late"] = True
             self._write()
@@ -281,6 +281,12 @@ class Search:
         self.record.running.pop(folder, None)
         self._keep(method, how)
         return True
+
+    def _found(self, task: Task) -> tuple[str, reader.Run | None]:
+        """The folder of a task's run, relative to the record's, and the run; None where it has not ended."""
+        place = Path(task.arguments[1])
+        run = reader.load(place) if (place / "summary.json").is_file() else None
+        return place.relative_to(self.folder).as_posix(), run
 
     def _judge(self, trial: Trial, run: reader.Run) -> None:
         """Status, metric and costs of a trial, from its run."""
@@ -383,9 +389,8 @@ class Search:
 
     def _finals(self) -> None:
         finalists = self.finalists()
-        for task, failure in carry_out(self._final_tasks(finalists), self.train, self.question.jobs):
-            method, folder = task.about, Path(task.folder).relative_to(self.folder).as_posix()
-            run = reader.load(Path(task.folder)) if (Path(task.folder) / "summary.json").is_file() else None
+        for task, failure in carry_out(self._final_tasks(finalists), self.work.train, self.question.jobs):
+            method, (folder, run) = task.about, self._found(task)
             if run is not None and run.summary.get("reason") == halving.LATE:
                 self.record.running[folder]["late"] = True
                 self._write()
@@ -425,7 +430,7 @@ class Search:
                 self._write()
                 again = ["overwrite=true"] if begun and begun.get("late") else ["resume=true"]
                 halt = halving.Halving("", "max", "bytes", None, [], self._deadline(1.0))
-                yield Task([*words, *again], str(self.folder / folder), halt, method)
+                yield Task(([*words, *again], str(self.folder / folder), halt), method)
 
     def setting(self, method: Method) -> list[str]:
         """The overrides of a method's best setting, without seed and target."""
@@ -440,10 +445,6 @@ class Search:
 
 
 # --- pieces -----------------------------------------------------------------------------------------------------------
-
-
-def _named(method: Method) -> str | None:
-    return None if method.privacy == "none" else method.privacy
 
 
 def slug(method: Method) -> str:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import time
 import traceback
 from argparse import ArgumentParser
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from vflbench import config
-from vflbench.choosing import answer, question
+from vflbench import config, registry
+from vflbench.choosing import answer, candidates, question
 from vflbench.choosing.halving import Halving
-from vflbench.choosing.record import FILE, Record
-from vflbench.choosing.search import Search
+from vflbench.choosing.record import FILE, Method, Record
+from vflbench.choosing.search import Search, Work
 from vflbench.cli import folders, train
 from vflbench.cli.words import RUNS, complain, one_line, shown
 from vflbench.results import inventory, lock
@@ -38,19 +40,25 @@ def command(args: list[str]) -> int:
     parser.add_argument("--config-dir", metavar="DIR", help="a folder with options of your own")
     flags = parser.parse_intermixed_args(args)
     asked = question.parse(flags.words, "choose", flags.config_dir)
-    folder, record = place(asked, PLACE)
-    search(asked, folder, record)
+    folder, record = search(asked, PLACE)
     return answer.finish(folder, record)
 
 
-def search(asked: question.Question, folder: Path, record: Record) -> None:
-    """Search in a folder, which is this process's until it ends."""
+def search(asked: question.Question, root: Path) -> tuple[Path, Record]:
+    """Search, in a new folder below `root` or in the one that was named; the folder, and what was found."""
+    folder, record = place(asked, root)
+    entering: list[Method] = []
+    if not record.methods:
+        with _quiet():
+            entering, record.excluded = candidates.enter(asked)
+    if asked.out is None and not record.methods:
+        folder = folders.make_new(folder)
     inventory.claim(folder, "Choose another folder with out=FOLDER")
-    job = partial(train_one, config_dir=asked.config_dir)
+    work = Work(partial(train_one, asked.config_dir), partial(measure_one, asked.config_dir), complain)
     complain(f"choosing in {shown(folder)}; the same command with resume=true goes on where it was stopped")
     with lock.held(folder), interrupts.passed_on(folder), _quiet():
         try:
-            Search(asked, folder, record, job, complain).run()
+            Search(asked, folder, record, entering, work).run()
         except BaseException:
             if not record.methods:  # nothing was found: nothing is left behind
                 inventory.clear(folder)
@@ -58,9 +66,26 @@ def search(asked: question.Question, folder: Path, record: Record) -> None:
                 with contextlib.suppress(OSError):
                     folder.rmdir()
             raise
+    return folder, record
 
 
-def train_one(words: list[str], folder: str, halt: Halving | None, config_dir: str | None = None) -> str:
+def measure_one(config_dir: str | None, words: list[str]) -> dict[str, Any]:
+    """What a round sends, or `error`: why it cannot run."""
+    try:
+        with _quiet():
+            from vflbench.runner import measure  # torch
+
+            with config.session(words, config_dir) as hydra:
+                run = config.plan(hydra, words).config
+            assert run is not None
+            return measure.first_round(run, registry.algorithms()[run.algorithm.name])
+    except ConfigError as impossible:
+        return {"error": one_line(impossible)}
+    except VflbenchError as error:
+        return {"error": str(error)}
+
+
+def train_one(config_dir: str | None, words: list[str], folder: str, halt: Halving | None) -> str:
     """Train one run, in this process; returns why it failed, else an empty text."""
     try:
         with _quiet():
@@ -104,8 +129,8 @@ def place(asked: question.Question, root: Path) -> tuple[Path, Record]:
     if asked.out is None:
         if asked.resume:
             complain(f"no unfinished search of this question below {root}/: starting a new one")
-        stamp = time.strftime("%Y-%m-%d_%H-%M-%S")
-        return folders.make_new(root / f"{stamp}_{asked.dataset}"), Record(asked.asked())
+        name = re.sub(r"\W", "_", asked.dataset)
+        return root / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}_{name}", Record(asked.asked())
     if not (asked.out / FILE).is_file():
         return asked.out, Record(asked.asked())
     record = read(asked.out)

@@ -15,7 +15,7 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
     Returns
     -------
     dict : `bytes` and virtual `seconds` of the round, `rounds` until the first evaluation, the task's `metric` and its
-        `goal`.
+        `goal`, and `floor`: floor and ceiling as in a run's summary, {} with floor=none.
 
     Raises
     ------
@@ -25,18 +25,15 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
     privacy = federation.mechanisms()
     engine = federation.engine(on_round=lambda round, _: True, eval_every=federation.rounds + 1, privacy=privacy)
     engine.run()
-    metric = federation.task.metric
+    metric, floor = federation.task.metric, {}
+    if config.floor != "none":
+        floor = federation.bounds()
+        floor["ship_it"] = bounds.on_network(floor["ship_it"], config.network)
     return {
         "bytes": engine.bytes_sent,
         "seconds": engine.boundary_clock,
         "rounds": 1 if info.one_shot else min(federation.eval_every, federation.rounds),
         "metric": metric.name,
         "goal": metric.goal,
+        "floor": floor,
     }
-
-
-def floor(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
-    """Floor and ceiling of the task, as a run's summary has them."""
-    federation = Federation(config, info)
-    found = federation.bounds()
-    return {**found, "ship_it": bounds.on_network(found["ship_it"], config.network)}
