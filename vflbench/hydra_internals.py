@@ -371,9 +371,10 @@ def expand(overrides: Iterable[Override]) -> list[list[str]]:
     return batches[0]
 
 
-def quoted(key: str, text: str) -> str:
-    """The override that gives `key` exactly this text; only Hydra's grammar knows what needs quotes."""
-    return f"{key}={QuotedString(text, Quote.single).with_quotes()}"
+def quoted(key: str, text: str | Sequence[str]) -> str:
+    """The override that gives `key` exactly this text, or texts; only Hydra's grammar knows what needs quotes."""
+    texts = [QuotedString(one, Quote.single).with_quotes() for one in ([text] if isinstance(text, str) else text)]
+    return f"{key}={texts[0] if isinstance(text, str) else f'[{chr(44).join(texts)}]'}"
 
 
 # --- launchers of other packages (contracts.Launcher) -----------------------------------------------------------------

@@ -1,7 +1,9 @@
 """What all pictures share: figures with panels, their titles and legends, and how they are saved."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, Tick
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -67,14 +69,19 @@ def _ticks(axis: Axis) -> list[Tick]:
     return [*axis.get_major_ticks(), *axis.get_minor_ticks()]
 
 
+def verbatim(texts: Iterable[Artist]) -> None:
+    """Let texts be shown as they are, never as formulas, and without control characters."""
+    for text in texts:
+        assert isinstance(text, Text)
+        text.set_parse_math(False)
+        text.set_text(printable(text.get_text()))
+
+
 def save(figure: Figure, stem: Path) -> None:
     """Write `stem`.png and `stem`.svg, atomically and without a date; names are never read as formulas."""
     ticks = [tick for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for tick in _ticks(axis)]
     numbers = {label for tick in ticks for label in (tick.label1, tick.label2)}
-    for text in figure.findobj(lambda artist: isinstance(artist, Text) and artist not in numbers):
-        assert isinstance(text, Text)
-        text.set_parse_math(False)
-        text.set_text(printable(text.get_text()))
+    verbatim(text for text in figure.findobj(Text) if text not in numbers)
     for kind, canvas, key in (("png", FigureCanvasAgg, "Software"), ("svg", FigureCanvasSVG, "Date")):
         canvas(figure)
         figure.set_layout_engine("constrained")
