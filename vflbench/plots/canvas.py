@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -17,9 +18,9 @@ from vflbench.results.folder import atomic
 from vflbench.results.texts import printable
 
 
-def entitle(axes: Axes, title: str, alarm: str) -> None:
+def entitle(axes: Axes, title: str, alarm: str, loc: Literal["left", "center"] = "left") -> None:
     """Set a panel's title, with the warning `alarm` below it."""
-    axes.set_title(title, loc="left", fontsize=11, pad=22 if alarm else 8)
+    axes.set_title(title, loc=loc, fontsize=11, pad=22 if alarm else 8)
     if alarm:
         axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
 

@@ -236,7 +236,7 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
     return draw_panels(Picture("curves", x), titled, folder / name, text)
 
 
-def draw_into(axes: Axes, runs: Sequence[Run], x: str, metric: str) -> None:
+def draw_into(axes: Axes, runs: Sequence[Run], x: str, metric: str, log: Sequence[str] = ()) -> None:
     """Draw runs into axes of the caller's: a line per setting, as `draw_runs`, a title and a legend.
 
     Parameters
@@ -244,6 +244,7 @@ def draw_into(axes: Axes, runs: Sequence[Run], x: str, metric: str) -> None:
     runs : of one data set, judged by one metric.
     x : one of `X_LABELS`.
     metric : theirs, or `loss`, that of training.
+    log : of `x` and `y`, the axes that are logarithmic.
 
     Raises
     ------
@@ -255,13 +256,14 @@ def draw_into(axes: Axes, runs: Sequence[Run], x: str, metric: str) -> None:
     lines = _lines(drawn)
     algorithms = [group[0].summary["algorithm"] for group in lines.values()]
     looks = dict(zip(lines, style.looks(algorithms), strict=True))
-    _panel(axes, lines, looks, x, metric)
+    _scale(axes, _panel(axes, lines, looks, x, metric), log, None)
     first, networks = drawn[0].summary, {*_networks(drawn).values()}
     title = [style.dataset_label(first["dataset"], first["data_variant"]), *(networks if len(networks) == 1 else ())]
     title += ["real data"] if first["data_source"] == "real" else []
     alarm = [_alarm({**first, "status": "completed"})]
     alarm += ["left out: " + ", ".join(f"{count} {status}" for status, count in left_out.items())] if left_out else []
-    entitle(axes, " · ".join(filter(None, title)), " · ".join(filter(None, alarm)))
+    # in the middle, where the caller's own set_title replaces it
+    entitle(axes, " · ".join(filter(None, title)), " · ".join(filter(None, alarm)), "center")
     axes.legend()
     verbatim(text for text in axes.findobj(Text) if text not in theirs)
 

@@ -54,9 +54,14 @@ def _of_columns(name: str, frame: pd.DataFrame) -> list[Problem]:
 
 
 def of_roles(
-    frames: Mapping[str, pd.DataFrame], label: Any, id: Any, leave_out: Sequence[str]
+    frames: Mapping[str, pd.DataFrame], label: Any, id: Any, leave_out: Sequence[str], by_order: bool
 ) -> tuple[list[Problem], str | None]:
-    """What is wrong with the columns that have a role, and the table that has the label."""
+    """What is wrong with the columns that have a role, and the table that has the label.
+
+    Parameters
+    ----------
+    by_order : whether rows of tables without IDs are matched by their order.
+    """
     every = list(dict.fromkeys(column for frame in frames.values() for column in frame.columns))
     problems = [
         Problem("leave_out", column, "no table has such a column", closest(str(column), every))
@@ -73,21 +78,26 @@ def of_roles(
     elif len(owners) > 1:
         allowed = f"is a column of {' and '.join(owners)}: one party owns it; drop or rename the other"
         problems.append(Problem("label", label, allowed))
-    problems += _of_ids(frames, id, leave_out)
+    problems += _of_order(frames) if id is None and by_order else _of_ids(frames, id, leave_out)
     return problems, owners[0] if owners else None
 
 
 def _of_ids(frames: Mapping[str, pd.DataFrame], id: Any, leave_out: Sequence[str]) -> list[Problem]:
-    """What is wrong with the column of the IDs, or with the order of the rows where there is none."""
-    if id is not None and not isinstance(id, str):
+    """What is wrong with the column of the IDs; that it lacks where it is needed is told with the keys."""
+    if id is None:
+        return []
+    if not isinstance(id, str):
         return [Problem("id", id, "must name the column that identifies a row in every table, or be None")]
-    if id is not None:
-        lacking = {name: frame for name, frame in frames.items() if id not in frame.columns}
-        problems = [
-            Problem("id", id, f"{name} has no such column, nor an index of that name", closest(id, frame.columns))
-            for name, frame in lacking.items()
-        ]
-        return problems + ([Problem("id", id, "is also in leave_out")] if id in leave_out else [])
+    lacking = {name: frame for name, frame in frames.items() if id not in frame.columns}
+    problems = [
+        Problem("id", id, f"{name} has no such column, nor an index of that name", closest(id, frame.columns))
+        for name, frame in lacking.items()
+    ]
+    return problems + ([Problem("id", id, "is also in leave_out")] if id in leave_out else [])
+
+
+def _of_order(frames: Mapping[str, pd.DataFrame]) -> list[Problem]:
+    """What is wrong with tables whose rows are matched by their order: their indexes may tell another one."""
     first, *others = frames
     differing = [
         name

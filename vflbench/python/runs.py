@@ -264,7 +264,13 @@ def reprice(
     return found[0] if len(found) == 1 and not refused else Runs(found, tuple(refused))
 
 
-def plot(runs: Given, ax: Axes | None = None, x: str = "communication_seconds", metric: str | None = None) -> Axes:
+def plot(
+    runs: Given,
+    ax: Axes | None = None,
+    x: str = "communication_seconds",
+    metric: str | None = None,
+    log: Sequence[str] = (),
+) -> Axes:
     """Draw runs into one picture: a line for each setting, the mean over its seeds with a band of one deviation.
 
     Parameters
@@ -276,6 +282,7 @@ def plot(runs: Given, ax: Axes | None = None, x: str = "communication_seconds", 
         or virtual_seconds. Where computing is modelled too, or there are no times, another one stands in for
         communication_seconds, and the axis says so.
     metric : None: the one that the runs are judged by, on test rows; ``loss``: that of training.
+    log : axes that are logarithmic: ``"x"``, ``"y"``, or both.
 
     Returns
     -------
@@ -296,6 +303,7 @@ def plot(runs: Given, ax: Axes | None = None, x: str = "communication_seconds", 
     if x not in curves.X_LABELS:
         allowed = f"must be one of {', '.join(curves.X_LABELS)}"
         problems.append(Problem("x", x, allowed, closest(str(x), curves.X_LABELS)))
+    problems += [Problem("log", axis, "must be of x, y") for axis in log if axis not in ("x", "y")]
     if ax is not None and not isinstance(ax, matplotlib.axes.Axes):
         problems.append(Problem("ax", type(ax).__name__, "must be axes of matplotlib: figure, ax = plt.subplots()"))
     kinds = {(run.summary["dataset"], run.summary["data_variant"], run.summary["metric"]["name"]) for run in drawn}
@@ -313,5 +321,5 @@ def plot(runs: Given, ax: Axes | None = None, x: str = "communication_seconds", 
         from matplotlib import pyplot
 
         _, ax = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")
-    curves.draw_into(ax, found, x, metric or drawn[0].summary["metric"]["name"])
+    curves.draw_into(ax, found, x, metric or drawn[0].summary["metric"]["name"], log)
     return ax

@@ -132,7 +132,7 @@ def tables(
     refuse(frames.of_tables(tables))
     left = [leave_out] if isinstance(leave_out, str) else [*leave_out]
     held = {name: frames.with_id(frame, id) for name, frame in tables.items()}
-    problems, owner = frames.of_roles(held, label, id, left)
+    problems, owner = frames.of_roles(held, label, id, left, by_order=alignment == "given")
     held = {name: frame.drop(columns=left, errors="ignore") for name, frame in held.items()}
     held = {name: held[name] for name in sorted(held, key=lambda name: name != owner)}
     columns, codes, lines = {}, {}, list[str]()
@@ -146,7 +146,10 @@ def tables(
     keys: dict[str, Any] = {"label": label, "id": id, "task": task, "alignment": alignment, "own_rows": own_rows}
     keys["categories"] = list(dict.fromkeys(named))
     files = {f"{name}.parquet": frames.parquet(own) for name, own in columns.items()}
-    gone = [key for key in ("label", "id") if not any(keys[key] in own for own in columns.values())]
+    roles = {"label": label, "id": id}
+    gone = [
+        key for key, name in roles.items() if isinstance(name, str) and not any(name in own for own in columns.values())
+    ]
     about = _checked(files, keys, problems, lines, {*gone, *(problem.key for problem in problems)})
     folder = _kept(files, Path(folder) if folder is not None else sources.cache_folder() / "tables")
     paths = {file.removesuffix(".parquet"): folder / file for file in files}
@@ -168,7 +171,6 @@ def _checked(
     ------
     ConfigError, DataError : its problems, and those that are known already.
     """
-    problems, lines = [*problems], [*lines]
     with tempfile.TemporaryDirectory(prefix="vflbench-") as place, _quiet(keys["alignment"] == "psi"):
         paths = {name.removesuffix(".parquet"): Path(place, name) for name in files}
         for path, content in zip(paths.values(), files.values(), strict=True):
@@ -182,16 +184,27 @@ def _checked(
             task = tabular_files.load(made, "aligned", len(paths), 0, None)
         except (ConfigError, DataError) as error:
             refused = _translated(error, lambda text: ARGUMENT.sub("", _named(text, paths)))
-            if isinstance(refused, ConfigError):
-                problems += [problem for problem in refused.problems if problem.key not in told]
-            else:
-                head, *rest = str(refused).split("\n  ")
-                lines += [line for line in rest or [head] if line.partition("=")[0] not in told]
-    if lines:
-        every = [*map(str, problems), *lines]
-        raise DataError("\n  ".join([f"{len(every)} problems in your tables:", *every]) if every[1:] else every[0])
-    refuse(problems)
+            raise _together(problems, lines, refused, told, keys["label"]) from None
+    if lines or problems:
+        raise _together(problems, lines, None, told, keys["label"])
     return task.source.tables
+
+
+def _together(
+    problems: list[Problem], lines: list[str], refused: VflbenchError | None, told: set[str], label: Any
+) -> VflbenchError:
+    """All problems as one error; `refused` may tell some again, and has others."""
+    if isinstance(refused, ConfigError):
+        problems = [*problems, *(problem for problem in refused.problems if problem.key not in told)]
+    elif refused is not None:
+        head, *rest = str(refused).split("\n  ")
+        again = f", column {label}: " if "label" in told else "\n"
+        fresh = [line for line in rest or [head] if line.partition("=")[0] not in told]
+        lines = [*lines, *(line for line in fresh if again not in line)]
+    if not lines:
+        return ConfigError(problems) if problems or refused is None else refused
+    every = [*map(str, problems), *lines]
+    return DataError("\n  ".join([f"{len(every)} problems in your tables:", *every]) if every[1:] else every[0])
 
 
 def _kept(files: Mapping[str, bytes], base: Path) -> Path:
