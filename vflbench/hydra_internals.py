@@ -11,6 +11,7 @@ import functools
 import itertools
 import os
 import pickle
+import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -373,8 +374,10 @@ def expand(overrides: Iterable[Override]) -> list[list[str]]:
 
 def quoted(key: str, text: str | Sequence[str]) -> str:
     """The override that gives `key` exactly this text, or texts; only Hydra's grammar knows what needs quotes."""
-    texts = [QuotedString(one, Quote.single).with_quotes() for one in ([text] if isinstance(text, str) else text)]
-    return f"{key}={texts[0] if isinstance(text, str) else f'[{chr(44).join(texts)}]'}"
+    texts = [text] if isinstance(text, str) else text
+    escaped = (re.sub(r"(\\*)\$\{", r"\1\1\\${", one) for one in texts)  # or OmegaConf would look for what is named so
+    words = [QuotedString(one, Quote.single).with_quotes() for one in escaped]
+    return f"{key}={words[0]}" if isinstance(text, str) else f"{key}=[{','.join(words)}]"
 
 
 # --- launchers of other packages (contracts.Launcher) -----------------------------------------------------------------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import decimal
 import stat
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +134,33 @@ def test_types_are_kept(frames: dict[str, pd.DataFrame]) -> None:
     assert other["encoded"] == {}
     for name, frame in frames.items():
         pd.testing.assert_frame_equal(frame, before[name])
+
+
+def test_cells_that_arrow_has_no_type_for(frames: dict[str, pd.DataFrame]) -> None:
+    odd = {
+        "period": pd.period_range("2000-01", periods=N, freq="M"),
+        "span": pd.cut(pd.Series(np.arange(N)), 3),
+        "large": [10**30 + i for i in range(N)],
+        "broken": pd.Series(["\udcff", "a"] * (N // 2), dtype=object),
+        "pair": [np.ones(2)] * N,
+    }
+    lines = told({**frames, "city": frames["city"].assign(**odd)}, id="patient")
+    assert [line.partition(";")[0] for line in lines[1:]] == [
+        "  city, column period: holds period[M]",
+        "  city, column span: holds categories of interval[float64, right]",
+        "  city, column large: holds integers beyond 64 bits",
+        "  city, column broken: holds texts with characters that Unicode does not have",
+        "  city, column pair: holds ndarray",
+    ]
+    fine = {
+        "sparse": pd.arrays.SparseArray(np.arange(N) % 3),
+        "exact": [decimal.Decimal(i) / 4 for i in range(N)],
+        "key": [uuid.UUID(int=i % 3) for i in range(N)],
+        "${oc.env:HOME}": pd.Categorical([1, 2] * (N // 2)),
+    }
+    data = vflbench.tables({**frames, "city": frames["city"].assign(**fine)}, "died", id="patient")
+    assert data.about[0]["encoded"] == {"smoker": 2, "key": 3, "${oc.env:HOME}": 2}
+    assert task_of(data.overrides).source.tables == data.about
 
 
 def test_one_table_and_an_index_of_ids(frames: dict[str, pd.DataFrame]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -171,6 +172,8 @@ def _cells(series: Any) -> pa.Array | None:
 
     if isinstance(series.dtype, pd.SparseDtype):
         series = series.sparse.to_dense()
+    if series.dtype == object and {*map(type, series.dropna())} == {uuid.UUID}:
+        series = series.map(str, na_action="ignore")
     try:
         cells = pa.array(series, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError, NotImplementedError):
@@ -197,9 +200,15 @@ def _is_text(kind: pa.DataType) -> bool:
 
 def _held(series: pd.Series) -> str:
     """What a column holds, in words."""
+    import pandas as pd
+
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        return f"categories of {_held(series.cat.categories.to_series())}"
     if series.dtype != object:
         return str(series.dtype)
-    return _listed(sorted({type(cell).__name__ for cell in series[series.notna()]}), "and")
+    found = sorted({type(cell).__name__ for cell in series[series.notna()]})
+    alone = {"int": "integers beyond 64 bits", "str": "texts with characters that Unicode does not have"}
+    return alone.get(found[0], found[0]) if len(found) == 1 else _listed(found, "and")
 
 
 def _listed(names: Any, last: str = "") -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from vflbench.python.tables import Tables
+from vflbench.python.tables import Tables, naming
 from vflbench.results import reader
 from vflbench.results.reader import Run
 from vflbench.types import ENDED_WELL, ConfigError, Problem, VflbenchError, closest, refuse
@@ -144,7 +144,7 @@ def run(overrides: Sequence[str], config_dir: str | Path | None = None, data: Ta
     if data is None:
         return train.run(words, folder)
     words = with_data(words, data)
-    with data.naming():
+    with naming(data):
         return train.run(words, folder)
 
 

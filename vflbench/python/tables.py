@@ -59,14 +59,6 @@ class Tables:
     def _key(self, name: str, default: str = "") -> str:
         return str(self.keys.get(name, default))
 
-    @contextlib.contextmanager
-    def naming(self) -> Iterator[None]:
-        """Let errors of the block name tables, not the files of the copies."""
-        try:
-            yield
-        except (ConfigError, DataError) as error:
-            raise _translated(error, lambda text: _named(text, self.files)) from None
-
     def remove(self) -> None:
         """Delete the copies: runs on them can no longer go on or be repeated.
 
@@ -155,6 +147,15 @@ def tables(
     paths = {file.removesuffix(".parquet"): folder / file for file in files}
     defaults = vars(Config())
     return Tables(folder, paths, {key: value for key, value in keys.items() if value != defaults[key]}, about)
+
+
+@contextlib.contextmanager
+def naming(data: Tables) -> Iterator[None]:
+    """Let errors of the block name tables, not the files of the copies."""
+    try:
+        yield
+    except (ConfigError, DataError) as error:
+        raise _translated(error, lambda text: _named(text, data.files)) from None
 
 
 def _checked(
