@@ -16,11 +16,12 @@ from omegaconf import DictConfig
 
 from vflbench import config, registry
 from vflbench.cli import folders
-from vflbench.cli.words import RUNS, complain, for_user, last_lines, one_line, result_line, say, shown
+from vflbench.cli.words import RUNS, complain, for_user, last_lines, one_line, say, shown
 from vflbench.hydra_internals import Session
 from vflbench.results import folder as files
 from vflbench.results import inventory, lock, reader
 from vflbench.results.identity import config_hash
+from vflbench.results.texts import result_line
 from vflbench.runner import interrupts
 from vflbench.types import ConfigError, RunConfig, VflbenchError
 
