@@ -224,6 +224,7 @@ class Session(Hydra):
         return frozenset(self.config_loader.get_group_options("", results_filter=ObjectType.GROUP)) - {
             "hydra",
             "tuned",
+            "search",
             "figure",
         }
 

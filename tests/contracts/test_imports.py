@@ -34,7 +34,8 @@ ALLOWED: dict[str, set[str]] = {
     "version": set(),
     "config": {"adapt", "registry", "contracts", "hydra_internals"} | PIECES,
 }
-ALLOWED["cli"] = {"exposure", "papers", "config", "hydra_internals", *ALLOWED["papers"]}
+ALLOWED["choosing"] = {"exposure", "config", *ALLOWED["papers"]}
+ALLOWED["cli"] = {"choosing", "exposure", "papers", "config", "hydra_internals", *ALLOWED["papers"]}
 ALLOWED["python"] = {"cli", *ALLOWED["cli"]}
 ALLOWED["__main__"] = {"cli"}
 # packages that a room must not touch, at any depth of its code

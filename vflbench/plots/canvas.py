@@ -1,5 +1,6 @@
 """What all pictures share: figures with panels, their titles and legends, and how they are saved."""
 
+import io
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
@@ -80,13 +81,35 @@ def verbatim(texts: Iterable[Artist]) -> None:
 
 def save(figure: Figure, stem: Path) -> None:
     """Write `stem`.png and `stem`.svg, atomically and without a date; names are never read as formulas."""
+    _readable(figure)
+    for kind in KINDS:
+        with atomic(stem.with_name(f"{stem.name}.{kind}")) as temporary:
+            _write(figure, temporary, kind)
+
+
+def svg(figure: Figure) -> str:
+    """The figure as text, as `save` writes it."""
+    _readable(figure)
+    content = io.BytesIO()
+    _write(figure, content, "svg")
+    return content.getvalue().decode()
+
+
+def _readable(figure: Figure) -> None:
+    """Make texts that are neither formulas nor commands of all but the numbers along axes."""
     ticks = [tick for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for tick in _ticks(axis)]
     numbers = {label for tick in ticks for label in (tick.label1, tick.label2)}
     verbatim(text for text in figure.findobj(Text) if text not in numbers)
-    for kind, canvas, key in (("png", FigureCanvasAgg, "Software"), ("svg", FigureCanvasSVG, "Date")):
-        canvas(figure)
-        figure.set_layout_engine("constrained")
-        figure.get_layout_engine().execute(figure)  # type: ignore[union-attr]
-        figure.set_layout_engine(None)  # with one, savefig would draw everything twice
-        with atomic(stem.with_name(f"{stem.name}.{kind}")) as temporary:
-            figure.savefig(temporary, format=kind, metadata={key: None})
+
+
+def _write(figure: Figure, place: Path | io.BytesIO, kind: str) -> None:
+    """Draw the figure into a file."""
+    canvas, key = KINDS[kind]
+    canvas(figure)
+    figure.set_layout_engine("constrained")
+    figure.get_layout_engine().execute(figure)  # type: ignore[union-attr]
+    figure.set_layout_engine(None)  # with one, savefig would draw everything twice
+    figure.savefig(place, format=kind, metadata={key: None})
+
+
+KINDS = {"png": (FigureCanvasAgg, "Software"), "svg": (FigureCanvasSVG, "Date")}  # and what would hold a date
