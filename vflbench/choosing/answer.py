@@ -13,7 +13,7 @@ from vflbench.choosing.record import Record
 from vflbench.choosing.standing import Ranked, Standing
 from vflbench.choosing.words import PAGE, label, spent_words
 from vflbench.plots import demands, style
-from vflbench.results import selection, texts
+from vflbench.results import inventory, selection, texts
 from vflbench.results.compare import Paired, middle, moments
 from vflbench.results.folder import atomic_write, infinities, plain, splits
 from vflbench.results.reader import Run
@@ -45,8 +45,9 @@ def write(folder: Path, record: Record) -> dict[str, Any]:
     found = answer(folder, record)
     # the answer may be asked for again: what is replaced is choosing's own
     text = json.dumps(plain(infinities(found)), indent=2, ensure_ascii=False, allow_nan=False)
-    atomic_write(folder / FILE, f"{text}\n", replace=True)
-    atomic_write(folder / PAGE, page.to_html(found, folder), replace=True)
+    unlisted = not inventory.kept(folder)
+    atomic_write(folder / FILE, f"{text}\n", replace=unlisted)
+    atomic_write(folder / PAGE, page.to_html(found, folder), replace=unlisted)
     return found
 
 
