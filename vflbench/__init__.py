@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vflbench.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from vflbench.python.choices import choose, tune
     from vflbench.python.reports import report
     from vflbench.python.runs import load, plot, reprice, run
     from vflbench.python.tables import tables
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 # 32 MB, which nothing here makes in a loop, and slow down the 10 MB of a cohort's models.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-__all__ = ["load", "plot", "report", "reprice", "run", "tables"]
+__all__ = ["choose", "load", "plot", "report", "reprice", "run", "tables", "tune"]
 # Name -> its module in vflbench.python: imported when it is first used, since `vflbench --help` needs none.
-_MODULES = {"report": "reports", "tables": "tables"} | dict.fromkeys(("load", "plot", "reprice", "run"), "runs")
+_MODULES = {"choose": "choices", "tune": "choices", "report": "reports", "tables": "tables"} | dict.fromkeys(
+    ("load", "plot", "reprice", "run"), "runs"
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -45,6 +45,7 @@ def test_importing_it_takes_nothing() -> None:
         import sys
         import vflbench
         assert {"run", "load", "tables", "report", "reprice", "plot", "__version__"} <= set(dir(vflbench))
+        assert {"choose", "tune"} <= set(dir(vflbench))
         heavy = {"torch", "pandas", "numpy", "hydra", "matplotlib", "pyarrow"} & set(sys.modules)
         assert not heavy, heavy
         try:

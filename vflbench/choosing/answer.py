@@ -30,13 +30,21 @@ def finish(folder: Path, record: Record) -> int:
     -------
     0, or 2 where nothing reaches the target.
     """
-    from vflbench.choosing import page, terminal
+    from vflbench.choosing import terminal
+
+    found = write(folder, record)
+    terminal.show(found, folder)
+    return 0 if found["reached"] else 2
+
+
+def write(folder: Path, record: Record) -> dict[str, Any]:
+    """Write the answer and its page into `folder`; the answer."""
+    from vflbench.choosing import page
 
     found = answer(folder, record)
     write_json(folder / FILE, infinities(found))
     atomic_write(folder / PAGE, page.to_html(found, folder))
-    terminal.show(found, folder)
-    return 0 if found["reached"] else 2
+    return found
 
 
 def answer(folder: Path, record: Record) -> dict[str, Any]:

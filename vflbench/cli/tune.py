@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,26 @@ def command(args: list[str]) -> int:
     parser.add_argument("--out", metavar="DIR", help="a folder of options: the values go into DIR/tuned/A/D.yaml")
     parser.add_argument("--config-dir", metavar="DIR", help="a folder with options of your own")
     flags = parser.parse_intermixed_args(args)
-    asked = question.parse(flags.words, "tune", flags.config_dir)
+    asked, file = ask(flags.words, flags.out, flags.config_dir)
+    folder, record = search(asked, PLACE)
+    say(align([*_table(record, record.methods[0])]))
+    for note in record.notes:
+        say(f"note: {note}")
+    keep(folder, record, file)
+    say(f"runs: {shown(folder)}")
+    say(f"tuned values: {shown(file)}")
+    return 0
+
+
+def ask(words: Sequence[str], out: str | None, config_dir: str | None) -> tuple[question.Question, Path]:
+    """What is to be tuned, and the file for its values.
+
+    Raises
+    ------
+    ConfigError : the problems of the words.
+    VflbenchError : there is no place for the file, or it is there already.
+    """
+    asked = question.parse(words, "tune", config_dir)
     problems = []
     if asked.algorithms is None or len(asked.algorithms) != 1:
         problems.append(Problem("algorithm", ",".join(asked.algorithms or []) or "(missing)", "name one method"))
@@ -47,22 +66,21 @@ def command(args: list[str]) -> int:
         problems.append(Problem("dataset", "(missing)", "name the data set"))
     refuse(problems)
     assert asked.algorithms is not None
-    file = _file(asked.algorithms[0], asked.dataset, flags.out)
+    file = _file(asked.algorithms[0], asked.dataset, out)
     if file.exists() and not asked.overwrite:
         raise VflbenchError(f"{file} is there already: replace it with overwrite=true, or choose another --out DIR")
-    folder, record = search(asked, PLACE)
+    return asked, file
+
+
+def keep(folder: Path, record: Record, file: Path) -> Trial:
+    """Write the best trial's values; that trial. Raises VflbenchError where no trial has a value."""
     method = record.methods[0]
-    say(align([*_table(record, method)]))
-    for note in record.notes:
-        say(f"note: {note}")
     best = next((trial for trial in method.trials if trial.number == method.best), None)
     if best is None:
         raise VflbenchError(f"no trial has a value; the runs are in {shown(folder)}")
     file.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(file, text(record, method, best))
-    say(f"runs: {shown(folder)}")
-    say(f"tuned values: {shown(file)}")
-    return 0
+    return best
 
 
 def _file(algorithm: str, dataset: str, out: str | None) -> Path:
