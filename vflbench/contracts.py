@@ -461,8 +461,6 @@ def _keys(info: AlgorithmInfo, config: type) -> Iterator[str]:
         yield f"ALGORITHM says divided_by={info.divided_by!r}, and Config has {has}{whole}"
     elif having and keys[having[0]] not in (int, int | None):  # null: as many as the data set has
         yield f"Config must have the key {having[0]}, of type int"
-    own = tuple(f"algorithm.{key}" for key in keys)
-    yield from _among("ALGORITHM search", tuple(key for key, _ in info.search if key.startswith("algorithm.")), own)
     yield from _among("ALGORITHM published", tuple(key for _, key in info.published), tuple(keys))
 
 

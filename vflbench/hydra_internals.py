@@ -11,6 +11,7 @@ import functools
 import itertools
 import os
 import pickle
+import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -223,6 +224,7 @@ class Session(Hydra):
         return frozenset(self.config_loader.get_group_options("", results_filter=ObjectType.GROUP)) - {
             "hydra",
             "tuned",
+            "search",
             "figure",
         }
 
@@ -377,9 +379,12 @@ def expand(overrides: Iterable[Override]) -> list[list[str]]:
     return batches[0]
 
 
-def quoted(key: str, text: str) -> str:
-    """The override that gives `key` exactly this text; only Hydra's grammar knows what needs quotes."""
-    return f"{key}={QuotedString(text, Quote.single).with_quotes()}"
+def quoted(key: str, text: str | Sequence[str]) -> str:
+    """The override that gives `key` exactly this text, or texts; only Hydra's grammar knows what needs quotes."""
+    texts = [text] if isinstance(text, str) else text
+    escaped = (re.sub(r"(\\*)\$\{", r"\1\1\\${", one) for one in texts)  # or OmegaConf would look for what is named so
+    words = [QuotedString(one, Quote.single).with_quotes() for one in escaped]
+    return f"{key}={words[0]}" if isinstance(text, str) else f"{key}=[{','.join(words)}]"
 
 
 # --- launchers of other packages (contracts.Launcher) -----------------------------------------------------------------

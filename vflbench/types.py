@@ -435,7 +435,6 @@ class AlgorithmInfo:
     exact: str = ""
     #: tags whose messages are about the same entries every time: codec.feedback may remember them
     remembered: tuple[str, ...] = ()
-    search: tuple[tuple[str, tuple[str, ...]], ...] = ()  #: (key, values) to choose hyper-parameters from
     #: (tag, key of a channel's capacity): a broker may pass these on; payload[0] is the channel
     published: tuple[tuple[str, str], ...] = ()
     #: it is about running times: computing takes time unless engine.compute_clock says otherwise

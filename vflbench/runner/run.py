@@ -32,7 +32,7 @@ from vflbench.results.reader import Run
 from vflbench.runner import assumed, bounds, interrupts, provenance, serving
 from vflbench.runner.checkpoint import Checkpoints, Recorder, Saved
 from vflbench.runner.costs import Around, Costs, link_code
-from vflbench.runner.evaluate import Observer
+from vflbench.runner.evaluate import Halt, Observer
 from vflbench.runner.federation import Federation
 from vflbench.runner.logs import Log
 from vflbench.runner.progress import progress
@@ -59,6 +59,7 @@ def run(
     quiet: bool = False,  # no progress bar
     clear: Callable[[], None] | None = None,  # removes the run to replace: called when nothing can be refused any more
     draw: Callable[[Path, dict[str, Any]], None] | None = None,  # draws the curve, of the folder and the summary
+    halt: Halt | None = None,  # ends the run with status `budget`, for the reason that it gives
 ) -> dict[str, Any]:
     """Train, and write the run folder (docs/concepts/files.md); `summary.json`, its last file, is what is returned.
 
@@ -99,6 +100,7 @@ def run(
         if saved is None:
             checkpoints.begin()
         observer = _observer(federation, host, saved)
+        observer.halt = halt
         watch = _watch(federation)
         writer = _writer(folder, watch, lambda name: engine.parties[name].state.model.theta, saved)
         recorder = Recorder(checkpoints, writer)
