@@ -121,10 +121,11 @@ def vfl(
     request: pytest.FixtureRequest, toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., int]]:
     """`vflbench` in an empty folder; the exit code."""
-    runner = types.ModuleType("vflbench.runner.run")
-    runner.run = stand_in  # type: ignore[attr-defined]
-    runner.dry_run = lambda config, **_: f"would train {config.algorithm.name}"  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "vflbench.runner.run", runner)
+    described = lambda config, **_: f"would train {config.algorithm.name}"  # noqa: E731
+    for name, function in (("run", stand_in), ("dry_run", described)):
+        module = types.ModuleType(f"vflbench.runner.{name}")
+        vars(module)[name] = function
+        monkeypatch.setitem(sys.modules, module.__name__, module)
     draws = request.node.get_closest_marker("draws")  # a second per picture
     if draws is None or "run" not in draws.args:
         monkeypatch.setattr(curves, "draw_run", lambda folder, _: atomic_write(folder / "curve.png", ""))

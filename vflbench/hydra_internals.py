@@ -221,12 +221,8 @@ class Session(Hydra):
 
     def groups(self) -> frozenset[str]:
         """The config groups that can be chosen from."""
-        return frozenset(self.config_loader.get_group_options("", results_filter=ObjectType.GROUP)) - {
-            "hydra",
-            "tuned",
-            "search",
-            "figure",
-        }
+        found = self.config_loader.get_group_options("", results_filter=ObjectType.GROUP)
+        return frozenset(found) - {"hydra", "tuned", "search", "figure"}
 
     def options(self, group: str) -> list[str]:
         """The options of a config group, those in folders below it as `folder/option`."""

@@ -21,7 +21,11 @@ def test_hash_is_stable():
 
 
 @pytest.mark.parametrize(
-    "key", ["resume", "device", "overwrite", "dry_run", "plot", "hydra", "hydra.run.dir", "data_root", "predictions"]
+    "key",
+    [
+        *("resume", "device", "overwrite", "dry_run", "plot", "hydra", "hydra.run.dir", "data_root", "predictions"),
+        *("objective", "logger"),
+    ],
 )
 def test_how_and_where_is_no_identity(key):
     assert config_hash({**CONFIG, key: "other"}) == config_hash(CONFIG)
