@@ -28,6 +28,13 @@ class Trial:
     began: float  #: seconds after choosing began
     wall_seconds: float  #: that the trial took here
     reason: str | None = None
+    weighted: float | None = None  #: the weighted cost to the target, or spent without reaching it
+    sent: float | None = None  #: bytes of training, which the trial really sent: what tuning costs
+    shows: list[str] = field(default_factory=list)  #: others see, of `types.SHOWN`; with `~` before it: with noise
+
+    def cost(self, kind: str) -> float | None:
+        """What it took, in bytes, seconds or weighted."""
+        return {"bytes": self.bytes, "seconds": self.seconds, "weighted": self.weighted}[kind]
 
 
 @dataclass
@@ -43,6 +50,8 @@ class Method:
     edges: list[str] = field(default_factory=list)  #: keys whose best value is at the edge of the widened space
     finals: list[str] = field(default_factory=list)  #: folders of the final's runs, relative to the record's
     out: str | None = None  #: why it does not come to the final
+    expected: float | None = None  #: bytes, or seconds where these count, until the first evaluation; by a dry run
+    widened: list[str] = field(default_factory=list)  #: keys whose range was widened
 
     @property
     def name(self) -> str:
@@ -76,6 +85,8 @@ class Record:
     trials_each: int = 0  #: trials that every method had
     spent_seconds: float = 0.0
     notes: list[str] = field(default_factory=list)  #: e.g. that the budget was too small for the trials
+    #: folder of each run that has begun and not ended -> its overrides, and `late` where time ended it
+    running: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Write it into `folder`, in one step."""

@@ -1,5 +1,7 @@
 """A run, single or a job of a sweep, in its folder."""
 
+from __future__ import annotations
+
 import contextlib
 import gc
 import traceback
@@ -7,20 +9,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from vflbench import config, registry
 from vflbench.cli import folders
-from vflbench.cli.words import RUNS, complain, for_user, last_lines, one_line, result_line, say, shown
+from vflbench.cli.words import RUNS, complain, for_user, last_lines, one_line, say, shown
 from vflbench.hydra_internals import Session
 from vflbench.results import folder as files
 from vflbench.results import inventory, lock, reader
 from vflbench.results.identity import config_hash
+from vflbench.results.texts import result_line
 from vflbench.runner import interrupts
 from vflbench.types import ConfigError, RunConfig, VflbenchError
+
+if TYPE_CHECKING:
+    from vflbench.runner.evaluate import Halt
 
 
 @dataclass
@@ -33,6 +39,7 @@ class Outcome:
     line: str = ""  # what the user reads about it
     status: str = "failed"
     bug: Exception | None = None  # of a single run, to be shown whole
+    value: float | None = None  # of a sweep's job: its objective
 
     def report(self) -> None:
         """Print the line, on stderr where it is an error."""
@@ -46,8 +53,12 @@ def start(
     command: str,
     quiet: bool = False,
     draw: Callable[[Path, dict[str, Any]], None] | None = None,
+    halt: Halt | None = None,
 ) -> Outcome:
-    """Run one checked configuration in its folder; `draw` draws its pictures, unless it is to have none."""
+    """Run one checked configuration in its folder.
+
+    `draw` draws its pictures, unless it is to have none; `halt` may end it after an evaluation.
+    """
     folder, found = config.folder_of(cfg, "hydra.run.dir"), None
     dated = folders.dated(cfg, "run", overrides)
     try:
@@ -72,7 +83,7 @@ def start(
         overrides = [*overrides, config.quoted("hydra.run.dir", str(made[0]))]
     elif found is None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # before Hydra, which would let others read it
-    task = partial(job, command=command, quiet=quiet, draw=draw)
+    task = partial(job, command=command, quiet=quiet, draw=draw, halt=halt)
     try:
         with config.refusing():
             outcome: Outcome = hydra.start(task, overrides, log=not quiet)
@@ -94,6 +105,7 @@ def job(
     total: int | None = None,
     swept: frozenset[str] = frozenset(),
     draw: Callable[[Path, dict[str, Any]], None] | None = None,
+    halt: Halt | None = None,
 ) -> Outcome:
     """One run, in the folder that Hydra made.
 
@@ -101,9 +113,10 @@ def job(
 
     Parameters
     ----------
-    total : the number of a sweep's jobs; None for a single run.
+    total : the number of a sweep's jobs, 0 where a sweeper chooses them as it goes; None for a single run.
     swept : the keys that differ between these jobs.
     draw : draws the pictures of a single run; None: `draw_run`.
+    halt : may end it after an evaluation.
     """
     hydra = HydraConfig.get()
     folder = Path(hydra.runtime.output_dir)
@@ -111,7 +124,8 @@ def job(
     if total is not None:
         words = [w for w in hydra.overrides.task if w.split("=", 1)[0] in swept - {"algorithm", "dataset"}]
         choices = hydra.runtime.choices
-        label = " ".join((f"[{hydra.job.num + 1}/{total}]", choices["algorithm"], choices["dataset"], *words))
+        number = f"{hydra.job.num + 1}/{total}" if total else hydra.job.num + 1
+        label = " ".join((f"[{number}]", choices["algorithm"], choices["dataset"], *words))
     try:
         if label and not any(folder.iterdir()):
             folder.chmod(folder.stat().st_mode & 0o700)  # Hydra has made it, for others to read
@@ -121,7 +135,7 @@ def job(
             files.prepare(folder)
             with lock.held(folder), interrupts.once():  # also while an interrupted run is reported
                 try:
-                    outcome = _outcome_of(cfg, folder, label, command, quiet, draw)
+                    outcome = _outcome_of(cfg, folder, label, command, quiet, {"draw": draw, "halt": halt})
                 finally:
                     inventory.leave(folder)
     except (VflbenchError, OSError) as error:  # another process writes there, or the lock failed: nothing is written
@@ -136,7 +150,7 @@ def _failed(folder: Path, error: VflbenchError | None, label: str) -> Outcome:
     return Outcome(1, folder, error, f"{label}: failed: {error}" if label else f"error: {error}")
 
 
-def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: bool, draw: Any) -> Outcome:
+def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: bool, hooks: dict[str, Any]) -> Outcome:
     """Carry out the job in its locked folder; a job of a sweep has a label."""
     values = config.plain(cfg)
     try:
@@ -144,9 +158,9 @@ def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: 
             return done
         if label and not cfg.overwrite:  # continue what an earlier start of this sweep has begun
             values["resume"] = values["resume"] or (folder / "manifest.json").is_file()
-        draw = draw if not label and values["plot"] == "auto" else _without_pictures
+        hooks |= {"draw": _without_pictures} if label or values["plot"] != "auto" else {}
         untyped = config.untyped(cfg, cast(DictConfig, HydraConfig.get()))
-        summary = _run(config.checked(values, untyped), folder, command, quiet or bool(label), draw, cfg)
+        summary = _run(config.checked(values, untyped), folder, command, quiet or bool(label), hooks, cfg)
     except Exception as failure:
         if label and isinstance(failure, ConfigError):
             reason = one_line(failure)
@@ -179,18 +193,22 @@ def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: 
     return _failed(folder, error, label)
 
 
-def _run(run_config: RunConfig, folder: Path, command: str, quiet: bool, draw: Any, cfg: DictConfig) -> dict[str, Any]:
+def _run(
+    run_config: RunConfig, folder: Path, command: str, quiet: bool, hooks: dict[str, Any], cfg: DictConfig
+) -> dict[str, Any]:
     """Train, and return the summary; the runner imports no plots, so it is given what draws a run."""
     from vflbench.runner.run import run
 
-    if draw is None:
-        from vflbench.plots.curves import draw_run as draw
+    if hooks["draw"] is None:
+        from vflbench.plots.curves import draw_run
+
+        hooks["draw"] = draw_run
     gc.enable()  # see `vflbench.cli`
     info = registry.algorithms()[run_config.algorithm.name]
     choices = {
         str(group): str(option) for group, option in HydraConfig.get().runtime.choices.items() if option is not None
     }
-    how: dict[str, Any] = {"command": command, "choices": choices, "info": info, "quiet": quiet, "draw": draw}
+    how: dict[str, Any] = {"command": command, "choices": choices, "info": info, "quiet": quiet, **hooks}
     how |= {
         "plain": config.without_secrets(cfg),
         "identity": config_hash(config.plain(cfg)),

@@ -17,6 +17,7 @@ from vflbench.types import VflbenchError
 
 if TYPE_CHECKING:
     from vflbench.results.reader import Run
+    from vflbench.runner.evaluate import Halt
 
 USAGE = "vflbench [-m] [--config-dir DIR] [group=option ...] [key=value ...]; see vflbench --help"
 
@@ -72,8 +73,10 @@ def _show(flags: Namespace, parser: ArgumentParser) -> int:
     return 0
 
 
-def run(overrides: list[str], config_dir: str | None = None, command: str | None = None) -> Run:
-    """See `vflbench.run`; `command`: what its manifest calls it."""
+def run(
+    overrides: list[str], config_dir: str | None = None, command: str | None = None, halt: Halt | None = None
+) -> Run:
+    """See `vflbench.run`; `command`: what its manifest calls it; `halt` may end it after an evaluation."""
     from vflbench.cli import job
     from vflbench.results import reader
 
@@ -82,7 +85,7 @@ def run(overrides: list[str], config_dir: str | None = None, command: str | None
         plan = config.plan(hydra, overrides)
         if plan.jobs is not None or plan.cfg.dry_run:
             raise VflbenchError("vflbench.run runs one experiment: sweeps and dry_run belong to the command line")
-        outcome = job.start(hydra, plan.cfg, overrides, command or f"vflbench.run({typed!r})", quiet=True)
+        outcome = job.start(hydra, plan.cfg, overrides, command or f"vflbench.run({typed!r})", quiet=True, halt=halt)
     if outcome.error is not None:
         raise outcome.error
     return reader.load(outcome.folder)

@@ -71,29 +71,44 @@ def seen(setting: Setting) -> Seen:
     epsilons = [run.summary["privacy"]["epsilon"] for run in setting.runs]
     finite = not {None, math.inf} & set(epsilons)
     epsilon, about = (float(max(epsilons)), guarantee(privacy)) if finite else (None, None)
-    if (info := registry.algorithms().get(setting.algorithm)) is None:
+    if setting.algorithm not in registry.algorithms():
         return Seen(None, (), epsilon, about, None)
     keys = {key.removeprefix("algorithm."): value for key, value in setting.config.items()}
-    triples = registry.discloses(setting.algorithm, keys)
-    whats = {what for _, _, what in triples} | (POOLED if "pooled" in info.assumes else set())
-    noised = _noised(setting, keys, privacy["mechanism"]) if about else set[str]()
-    every = [what for what in dict.fromkeys(SHOWN.values()) if what in whats]
-    clear, hidden = (tuple(what for what in every if (what in noised) == noisy) for noisy in (False, True))
-    labels = label_epsilon(run.summary["privacy"] for run in setting.runs)
-    return Seen(clear, hidden, epsilon, about, shown_to(triples), labels)
-
-
-def _noised(setting: Setting, keys: Mapping[str, Any], mechanism: str) -> set[str]:
-    """What is sent with the mechanism's noise alone, of `types.SHOWN`."""
     private = {
         key.removeprefix("privacy."): value for key, value in setting.config.items() if key.startswith("privacy.")
     }
-    entries = exposure.table(setting.algorithm, keys, private | {"name": mechanism})["entries"]
+    private["name"] = privacy["mechanism"]
+    clear, hidden, to_whom = shown(setting.algorithm, keys, private if about else None)
+    labels = label_epsilon(run.summary["privacy"] for run in setting.runs)
+    return Seen(clear, hidden, epsilon, about, to_whom, labels)
+
+
+def noised(algorithm: str, keys: Mapping[str, Any], private: Mapping[str, Any]) -> set[str]:
+    """What is sent with a mechanism's noise alone, of `types.SHOWN`; `private` has the mechanism's keys."""
+    entries = exposure.table(algorithm, keys, private)["entries"]
     sent = [one for one in entries if one["how"] == "sent" and one["phase"] != "evaluation" and one["kind"] in SHOWN]
     clear, covered = (
         {SHOWN[one["kind"]] for one in sent if bool(one["covered_by"]) == noisy} for noisy in (False, True)
     )
     return covered - clear
+
+
+def shown(
+    algorithm: str, keys: Mapping[str, Any], private: Mapping[str, Any] | None
+) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """What a method shows others without noise and with it, of `types.SHOWN`, and to whom, in words.
+
+    Parameters
+    ----------
+    keys, private : those of the algorithm and of the mechanism, with their values; None: no noise counts.
+    """
+    triples = registry.discloses(algorithm, keys)
+    assumes = registry.algorithms()[algorithm].assumes
+    whats = {what for _, _, what in triples} | (POOLED if "pooled" in assumes else set())
+    hidden = noised(algorithm, keys, private) if private is not None else set[str]()
+    every = [what for what in dict.fromkeys(SHOWN.values()) if what in whats]
+    clear, covered = (tuple(what for what in every if (what in hidden) == noisy) for noisy in (False, True))
+    return clear, covered, shown_to(triples)
 
 
 def of(found: Sequence[Seen]) -> list[Demand]:

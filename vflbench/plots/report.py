@@ -14,6 +14,7 @@ import pandas as pd
 from vflbench.plots import bounds, demands, learnt, life, running_time, style
 from vflbench.plots.provenance import provenance
 from vflbench.results import pricing, selection, texts
+from vflbench.results.compare import middle
 from vflbench.results.folder import splits
 from vflbench.results.network import network_label
 from vflbench.results.reader import OWN, Run
@@ -150,7 +151,7 @@ def row(report: Report, panel: Panel, setting: Setting) -> dict[str, Any]:
     for key in ("bytes", "communication_seconds", "cost"):
         there = hits and row[key] is not None
         spent = [float(run.curve[key].iloc[place]) + report.charged.more(run, key) for run, place in hits if there]
-        row[f"{key}_to_target"] = _middle(spent) if spent else None
+        row[f"{key}_to_target"] = middle(spent) if spent else None
     seen = demands.seen(setting)
     row |= {"discloses": seen.to_whom, "in_clear": None if seen.clear is None else ", ".join(seen.clear)}
     row |= {key: first["privacy"][key] for key in ("unit", "neighbouring", "covers")}
@@ -159,13 +160,6 @@ def row(report: Report, panel: Panel, setting: Setting) -> dict[str, Any]:
     attacked = next(filter(None, (texts.attack_in_words(run.summary.get("attack")) for run in setting.runs)), None)
     row["epsilon_words"] = texts.epsilon_in_words(row["epsilon"], row["covers"], attacked, texts.label_epsilon(private))
     return row
-
-
-def _middle(values: Sequence[float]) -> float:
-    """The geometric mean where all values are positive, as the page ranks by ratios; else the mean."""
-    if min(values) <= 0 or min(values) == max(values):
-        return float(np.mean(values))
-    return float(np.exp(np.mean(np.log(values))))
 
 
 def _moments(values: np.ndarray) -> tuple[float | None, float | None]:

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ from vflbench.types import TRAINING_METRIC, RunConfig, Status
 BLOWN_UP = 1e4  # the training loss is so many times its first value,
 GROWN, RISING = 10.0, 3  # or so many times its first value after it has risen so many rounds in a row;
 LOST = 100  # or a convex objective is so many times its value at the start
+#: why a run is not worth going on, from the curve's rows so far, with the bytes sent; None where it is
+Halt = Callable[[Sequence[Mapping[str, Any]]], str | None]
 # an observer's attributes in a checkpoint
 KEPT = ("rows", "losses", "first_loss", "last_loss", "rising", "extra", "shares")
 
@@ -95,6 +97,7 @@ class Observer:
         self.finite = True  # whether all predictions of the last row are
         self.shares: serving.Shares = (0, {})  # of the last evaluation
         self._reports: dict[int, dict[str, list[dict[str, Any]]]] = {}
+        self.halt: Halt | None = None  # asked after each evaluation that ends nothing itself
         self.models = models
         if models is None and task.by_rows is not None:
             self.models = WholeModels(task.by_rows, config.model, METRICS[task.metric.name])
@@ -218,6 +221,7 @@ class Observer:
             "epoch": max((r["epoch"] for r in reported if "epoch" in r), default=None),
             "iterations": max((r["iterations"] for r in reported if "iterations" in r), default=round),
             "virtual_seconds": engine.boundary_clock,
+            "bytes": engine.bytes_sent,
             "train_loss": sum(self.losses) / len(self.losses) if self.losses else None,
         }
         self.losses = []
@@ -257,6 +261,8 @@ class Observer:
             return self._stop("budget", f"max_bytes: {engine.bytes_sent} bytes after round {round}")
         if config.max_virtual_seconds is not None and engine.boundary_clock >= config.max_virtual_seconds:
             return self._stop("budget", f"max_virtual_seconds: {engine.boundary_clock:.6g} s after round {round}")
+        if row is not None and self.halt is not None and (why := self.halt(self.rows)):
+            return self._stop("budget", why)
         return False
 
     def _stop(self, status: Status, reason: str) -> bool:

@@ -224,6 +224,24 @@ class Finished(Trained):
             files.write_json(folder / "summary.json", summary)
         return False
 
+    def seconds(self, network: NetworkConfig, until: int, predictions: int) -> float:
+        """What a fresh run under `network` shows on its clock after round `until`, without writing anything.
+
+        With the alignment and so many predictions, as results/pricing.py `Charged` adds them. A limit of the run's own
+        does not count.
+
+        Raises
+        ------
+        VflbenchError : the run cannot be re-priced so.
+        """
+        self._refuse(self.config, network)
+        roles, around = {name: party.role for name, party in self.parties.items()}, self.around
+        more = around.aligned.seconds(network, roles)
+        if predictions and around.served is not None and around.predictions:
+            served = around.served.seconds(network, roles, files.PER / around.predictions)
+            more += served * predictions / files.PER
+        return clock(self._retimed(network).ends)(until) + more
+
     def _origin(self) -> dict[str, Any]:
         """What the manifest says of the run that was trained."""
         try:

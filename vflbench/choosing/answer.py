@@ -1,0 +1,334 @@
+"""The answer of `vflbench choose`: what was found, as data first (docs/concepts/choosing.md has the schema)."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vflbench.choosing import floor, network_map, standing
+from vflbench.choosing.command import command
+from vflbench.choosing.record import Record
+from vflbench.choosing.standing import Ranked, Standing
+from vflbench.choosing.words import PAGE, label, spent_words
+from vflbench.plots import demands, style
+from vflbench.results import selection, texts
+from vflbench.results.compare import Paired, middle, moments
+from vflbench.results.folder import atomic_write, infinities, splits, write_json
+from vflbench.results.reader import Run
+from vflbench.version import __version__
+
+FILE, SCHEMA = "answer.json", 1
+LEVELS = 16  # targets between which the winner is looked for
+NEXT = 2  # how many come behind the winner
+
+
+def finish(folder: Path, record: Record) -> int:
+    """Write the answer into `folder`, and say it.
+
+    Returns
+    -------
+    0, or 2 where nothing reaches the target.
+    """
+    from vflbench.choosing import page, terminal
+
+    found = answer(folder, record)
+    write_json(folder / FILE, infinities(found))
+    atomic_write(folder / PAGE, page.to_html(found, folder))
+    terminal.show(found, folder)
+    return 0 if found["reached"] else 2
+
+
+def answer(folder: Path, record: Record) -> dict[str, Any]:
+    """The content of `answer.json`; `folder` has the runs."""
+    question = record.question
+    target, goal, cost = float(question["target"]), question["goal"], question["cost"]
+    found = standing.read(folder, record)
+    pool = standing.compared(found, question)
+    ranked = standing.rank(pool, cost, target, goal)
+    runs = [run for one in found for run in one.runs]
+    winner = ranked[0] if ranked and ranked[0].spent else None
+    lines = floor.of(record, runs, target)
+    verdict = floor.verdict(lines, target, goal, question["metric"], winner is not None)
+    rows = [_row(row, place, question, folder) for place, row in enumerate(ranked, start=1)]
+    rows += [_row(Ranked(one, {}, None), None, question, folder) for one in found if one not in pool]
+    beside = [row["name"] for row in rows[1 : 1 + NEXT] if winner and row["reached"]]
+    closest = None if winner else _closest(rows, goal)
+    return {
+        "schema": SCHEMA,
+        "made_by": f"vflbench {__version__}",
+        "status": record.status,
+        "question": question,
+        "data": _data(question, runs),
+        "reached": winner is not None or verdict["kind"] == "not needed",
+        "verdict": verdict,
+        "sentence": _sentence(rows, verdict, winner, closest, question),
+        "winner": None if winner is None else winner.standing.name,
+        "next": beside,
+        "closest": closest,
+        "sure": _sure(rows, winner),
+        "shipping": _shipping(rows, lines, winner),
+        "methods": rows,
+        "floor": [*lines, *_once(rows)],
+        "map": network_map.draw_up(ranked, target, goal),
+        "targets": _targets(pool, question, lines),
+        "demands": _demands(found, question),
+        "tuning": _tuning(record),
+        "excluded": [{"name": label(one.algorithm, one.privacy), "why": one.reason} for one in record.excluded],
+        "out": [
+            {
+                "name": method.name,
+                "label": label(method.algorithm, method.privacy),
+                "why": method.out,
+                "trials": len(method.trials),
+            }
+            for method in record.methods
+            if method.out and not any(one.method is method for one in found)
+        ],
+        "notes": [*record.notes, *(f"{one.label}: {why}" for one in found for why in one.lost)],
+        "page": PAGE,
+    }
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _row(row: Ranked, place: int | None, question: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """All that is known of a method; None where a number does not apply."""
+    one, target = row.standing, float(question["target"])
+    method, runs = one.method, one.runs
+    best = next((trial for trial in method.trials if trial.number == method.best), None)
+    spent = {axis: one.spent(axis, target) for axis in (*standing.AXES, "communication_seconds")}
+    scores = [run.summary["metric"] for run in runs]
+    test = moments([value for score in scores if (value := _score(score)) is not None])
+    known = moments(one.best())
+    return {
+        "name": one.name,
+        "label": one.label,
+        "algorithm": method.algorithm,
+        "privacy": method.privacy,
+        "place": place,
+        "why": one.why,
+        "values": dict(best.values) if best else {},
+        "command": command(method, best, runs),
+        "runs": [_relative(run.folder, folder) for run in runs],
+        "basis": "tuning" if one.tuned else "finals",
+        "seeds": [run.summary["seed"] for run in runs],
+        "reached": len(spent["bytes"]),
+        "of": one.of,
+        "validation": known[0],
+        "validation_sd": known[1],
+        "test": test[0],
+        "test_sd": test[1],
+        **{axis: middle(list(values.values())) if values else None for axis, values in spent.items()},
+        "sent": moments([run.summary["bytes"]["total"] for run in runs])[0],
+        **_privacy(one),
+        "behind": _interval(row.behind),
+        "edges": method.edges,
+    }
+
+
+def _score(scores: Mapping[str, Any]) -> float | None:
+    """The test value at the round that validation chose, else the last one."""
+    value: float | None = scores["final"] if scores["selected"] is None else scores["selected"]
+    return value
+
+
+def _privacy(one: Standing) -> dict[str, Any]:
+    """Epsilon, what it covers, and what others see."""
+    if one.seen is None:
+        return dict.fromkeys(("epsilon", "epsilon_words", "guarantee", "others_see"))
+    first = one.runs[0].summary["privacy"]
+    words = texts.epsilon_in_words(one.seen.epsilon, first["covers"], None, one.seen.label_epsilon)
+    return {
+        "epsilon": one.seen.epsilon,
+        "epsilon_words": words,
+        "guarantee": one.seen.guarantee,
+        "others_see": one.seen.words,
+    }
+
+
+def _interval(found: Paired | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    keys = ("seeds", "centre", "low", "high", "ratio", "tie")
+    return {key: getattr(found, key) for key in keys}
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.as_posix()
+
+
+def _once(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Send once, as a line of the floor."""
+    return [
+        {
+            "name": "send_once", "label": "send once", "validation": row["validation"], "test": row["test"],
+            "bytes": row["bytes"] or row["sent"], "seconds": row["seconds"], "reaches": row["reached"] == row["of"],
+            "note": "one exchange, then every party learns from what it has",
+        }
+        for row in rows
+        if row["name"] == "send_once"
+    ]  # fmt: skip
+
+
+def _data(question: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, Any]:
+    """The data, and a warning where they are made up."""
+    s = runs[0].summary if runs else {}
+    source = s.get("data_source")
+    name = style.dataset_label(s.get("dataset", question["dataset"]), s.get("data_variant"))
+    alarm = {
+        "synthetic": f"SYNTHETIC DATA: {name} is made up here. This answer says nothing about real data.",
+        "partial": f"PARTLY SYNTHETIC DATA: parts of {name} are made up.",
+    }.get(str(source))
+    metric = s["metric"]["name"] if s else question["metric"]
+    return {"name": name, "source": source, "alarm": alarm, "metric": metric, "judged_on": splits(metric)[0]}
+
+
+# --- in words ---------------------------------------------------------------------------------------------------------
+
+
+def _sentence(
+    rows: Sequence[Mapping[str, Any]],
+    verdict: Mapping[str, Any],
+    winner: Ranked | None,
+    closest: Mapping[str, Any] | None,
+    question: Mapping[str, Any],
+) -> str:
+    """The answer in one or two sentences; the floor comes first."""
+    begin = [verdict["words"]] if verdict["words"] else []
+    if winner is not None:
+        row, cost = rows[0], question["cost"]
+        keys = [cost, *(key for key in ("bytes", "seconds") if key != cost)]
+        took = " and ".join(spent_words(row, key) for key in keys if row[key] is not None)
+        lead = "If you want one all the same, use" if verdict["kind"] == "not needed" else "Use"
+        text = f"{lead} {row['label']}: {question['metric']} {question['target']:g} with {took}"
+        begin.append(f"{text}, in {row['reached']} of {row['of']} seeds.")
+    elif closest is not None:
+        value = f"{question['metric']} {closest['validation']:.4g} where {question['target']:g} was asked"
+        begin.append(f"No method reached the target. {closest['label']} came closest: {value}.")
+    elif not verdict["words"]:
+        begin.append("No method was compared: there is no answer.")
+    return " ".join(begin)
+
+
+def _shipping(rows: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]], winner: Ranked | None) -> str:
+    """That sending the data themselves takes less, where it does."""
+    shipped = next((line for line in lines if line["name"] == "ship_it" and line["bytes"]), None)
+    if winner is None or shipped is None or rows[0]["bytes"] <= shipped["bytes"]:
+        return ""
+    times = rows[0]["bytes"] / shipped["bytes"]
+    sent = texts.human_bytes(shipped["bytes"])
+    return f"Sending the data themselves once takes {sent}, {times:.3g} times less; but then others have them."
+
+
+def _closest(rows: Sequence[Mapping[str, Any]], goal: str) -> dict[str, Any] | None:
+    """Who came closest to the target: of those that are ranked, else of none."""
+    scored = [row for row in rows if row["place"] is not None and row["validation"] is not None]
+    if not scored:
+        return None
+    best = (max if goal == "max" else min)(scored, key=lambda row: row["validation"])
+    return {key: best[key] for key in ("name", "label", "validation", "sent", "command")}
+
+
+def _sure(rows: Sequence[Mapping[str, Any]], winner: Ranked | None) -> str:
+    """How sure the first place is."""
+    if winner is None:
+        return ""
+    first = rows[0]
+    share = f"It reached the target in {first['reached']} of {first['of']} seeds"
+    if first["basis"] == "tuning":
+        return f"{share}. There was no final: this is the run of tuning, and it may have been lucky."
+    others = [row for row in rows[1:] if row["place"] is not None and row["reached"]]
+    if not others:
+        return f"{share}. No other method reached it."
+    ties = [row["label"] for row in others if row["behind"] and row["behind"]["tie"]]
+    if ties:
+        return (
+            f"{share}. It is a tie with {', '.join(ties)} (95 %, paired by seed): take the one that is easier for you."
+        )
+    behind = others[0]["behind"]
+    if behind is None:
+        if others[0]["reached"] < first["reached"]:
+            why = f"reached it in {others[0]['reached']}"
+        elif first["reached"] < first["of"]:
+            why = "did so too; not every seed did, so that there is no interval"
+        else:
+            why = "did so too; with one seed nothing is said of chance"
+        return f"{share}. The next, {others[0]['label']}, {why}."
+    if not behind["ratio"]:
+        return f"{share}. The next, {others[0]['label']}, takes more (95 %, paired by seed)."
+    interval = f"95 %: {behind['low']:.3g} to {behind['high']:.3g}, {behind['seeds']} seeds"
+    return f"{share}. The next, {others[0]['label']}, takes {behind['centre']:.3g} times as much ({interval})."
+
+
+# --- what would change it ---------------------------------------------------------------------------------------------
+
+
+def _targets(
+    pool: Sequence[Standing], question: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Who wins at easier targets: from, to and the winner. Curves end where they reach what was asked."""
+    starts = [float(run.curve[column].iloc[0]) for one in pool for run in one.runs if (column := selection.judged(run))]
+    if not starts:
+        return []
+    target, goal = float(question["target"]), question["goal"]
+    known = next((line["validation"] for line in lines if line["name"] == "alone"), None)
+    begin = float(np.median(starts)) if known is None else known
+    if (begin >= target) == (goal == "max"):
+        begin = min(starts) if goal == "max" else max(starts)
+    found: list[dict[str, Any]] = []
+    for level in np.linspace(begin, target, LEVELS).tolist():
+        first = next(iter(standing.rank(pool, question["cost"], level, goal)), None)
+        name = first.standing.name if first is not None and first.spent else None
+        called = first.standing.label if first is not None and name else None
+        if found and found[-1]["winner"] == name:
+            found[-1]["to"] = level
+        else:
+            found.append({"from": level, "to": level, "winner": name, "label": called})
+    return found
+
+
+def _demands(found: Sequence[Standing], question: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The best method under each demand on what others may see."""
+    known = [one for one in found if one.seen is not None and "sends nothing" not in (one.why or "")]
+    seen = [one.seen for one in known if one.seen is not None]
+    answers = []
+    for demand in demands.of(seen):
+        met = [one for one in known if one.seen and demands.unmet(one.seen, demand, standing.noise(question)) is None]
+        ranked = standing.rank(met, question["cost"], float(question["target"]), question["goal"])
+        first = ranked[0] if ranked and ranked[0].spent else None
+        words = f"{demand.words} ({demand.guarantee})" if demand.guarantee else demand.words
+        why = None if first else "nobody reaches the target" if met else "no method here"
+        row: dict[str, Any] = dict.fromkeys(("winner", "label", "cost", "others_see"))
+        if first is not None and (sees := first.standing.seen) is not None:
+            one = first.standing
+            row |= {"winner": one.name, "label": one.label, "cost": first.value, "others_see": sees.words}
+        answers.append({"others_may_see": words, **row, "why": why})
+    return answers
+
+
+def _tuning(record: Record) -> dict[str, Any]:
+    """What tuning took: its traffic had it been real, and every trial in the order of time."""
+    trials = sorted(
+        ((method, trial) for method in record.methods for trial in method.trials), key=lambda pair: pair[1].began
+    )
+    keys = ("number", "status", "reached", "metric", "bytes", "seconds", "began", "wall_seconds", "reason")
+    timeline = [
+        {
+            "name": method.name,
+            "label": label(method.algorithm, method.privacy),
+            "folder": trial.folder,
+            "values": trial.values,
+        }
+        | {key: getattr(trial, key) for key in keys}
+        for method, trial in trials
+    ]
+    return {
+        "trials": len(trials),
+        "trials_each": record.trials_each,
+        "pruned": sum(trial.status == "pruned" for _, trial in trials),
+        "bytes": float(sum(trial.bytes or 0.0 if trial.sent is None else trial.sent for _, trial in trials)),
+        "wall_seconds": record.spent_seconds,
+        "timeline": timeline,
+    }

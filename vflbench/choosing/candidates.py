@@ -1,0 +1,139 @@
+"""Who enters: every method, with every mechanism that gives the epsilon; and why the others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vflbench import adapt, config, registry
+from vflbench.choosing import spaces
+from vflbench.choosing.question import DIVISION, SHIPPED, Question
+from vflbench.choosing.record import Excluded, Method
+from vflbench.choosing.shown import hidden
+from vflbench.types import AlgorithmInfo, ConfigError, RunConfig, VflbenchError, messages
+
+#: what else may be asked: a method whose data are divided otherwise
+ROWS = (
+    "it divides rows between workers, and these data are divided by columns (name it with algorithm= to let it enter)"
+)
+
+
+def enter(question: Question) -> tuple[list[Method], list[Excluded]]:
+    """The methods that enter, in the registry's order, and those that do not, each with its reason.
+
+    Raises
+    ------
+    ConfigError : a word of the user's is wrong for every method.
+    """
+    methods: list[tuple[Method, RunConfig]] = []
+    excluded: list[Excluded] = []
+    refused: list[ConfigError] = []
+    words = _common(question)
+    with config.session(words, question.config_dir) as hydra:
+        words = config.for_all_links(hydra, words)
+        for name, info in registry.algorithms().items():
+            if question.algorithms is not None and name not in question.algorithms:
+                continue
+            if why := _no_answer(info, question):
+                excluded.append(Excluded(name, None, why))
+                continue
+            for mechanism in _mechanisms(info, question):
+                own = [f"algorithm={name}", *words, *_private(question, mechanism)]
+                try:
+                    run = config.plan(hydra, own).config
+                except ConfigError as error:
+                    _raise_if_general(error)
+                    refused.append(error)
+                    excluded.append(Excluded(name, _given(mechanism), _reason(error)))
+                    continue
+                assert run is not None
+                run = adapt.parties(run, info)
+                if (shows := hidden(run, question)) is not None:
+                    excluded.append(Excluded(name, _given(mechanism), shows))
+                    continue
+                methods.append((Method(name, mechanism, own, {}), run))
+            if question.epsilon is not None and question.mechanism is None and info.privacy == ("none",):
+                excluded.append(Excluded(name, None, _no_mechanism(info)))
+        if not methods and refused:
+            raise max(refused, key=lambda error: [str(other) for other in refused].count(str(error)))
+        if not methods:
+            raise VflbenchError("no method enters: " + "; ".join(f"{one.algorithm}: {one.reason}" for one in excluded))
+        _divide_alike(methods, question)
+        for method, run in methods:
+            method.space = spaces.of(method.algorithm, run, question)
+    return [method for method, _ in methods], excluded
+
+
+def _common(question: Question) -> list[str]:
+    """The overrides of every run."""
+    words = [word for word in question.words if not word.startswith(("privacy=", *DIVISION))]
+    typed = {word.partition("=")[0] for word in words}
+    if question.cost == "seconds" and not {"compute", "engine.compute_clock"} & typed:
+        words += ["compute=reference", "engine.compute_clock=modelled"]  # one clock for all
+    words = [word for word in words if not word.startswith("privacy.")]
+    return [*words, SHIPPED]
+
+
+def _private(question: Question, mechanism: str) -> list[str]:
+    """The overrides of a mechanism."""
+    if mechanism == "none":
+        return []
+    return [f"privacy={mechanism}", *(word for word in question.words if word.startswith("privacy."))]
+
+
+def _given(mechanism: str) -> str | None:
+    return None if mechanism == "none" else mechanism
+
+
+def _raise_if_general(error: ConfigError) -> None:
+    """What is wrong whatever the method: an unknown data set, and several values where one is asked for."""
+    for problem in error.problems:
+        unknown = "unknown" in problem.allowed and not problem.key.startswith("privacy.")
+        if unknown or problem.allowed.startswith("several values"):
+            raise error
+
+
+def _no_answer(info: AlgorithmInfo, question: Question) -> str:
+    """Why a method is no answer to any question about these data."""
+    if "pooled" in info.assumes:
+        return "one party has all data: it is a ceiling, not a federation"
+    if not messages(registry.exposed(info.name)):
+        return "it sends nothing: it is the floor that methods are compared with"
+    data = registry.datasets().get(question.dataset)
+    if data is None or question.algorithms is not None:
+        return ""
+    layout = registry.fit(info, data)
+    if layout is None:
+        return f"it needs {' or '.join(info.layouts)} data, and {data.name} gives {' or '.join(data.layouts)}"
+    return ROWS if layout == "sharded" and data.layouts[0] != "sharded" else ""
+
+
+def _mechanisms(info: AlgorithmInfo, question: Question) -> Iterator[str]:
+    if question.mechanism is not None:
+        yield question.mechanism
+    elif question.epsilon is None:
+        yield "none"
+    else:
+        yield from (name for name in registry.options("privacy", info, info.privacy) if name != "none")
+
+
+def _no_mechanism(info: AlgorithmInfo) -> str:
+    reason = dict(info.refuses).get("any")
+    return "no mechanism gives it an epsilon" + (f": {reason}" if reason else "")
+
+
+def _reason(error: ConfigError) -> str:
+    return "; ".join(str(problem).rstrip(".") for problem in error.problems)
+
+
+def _divide_alike(methods: list[tuple[Method, RunConfig]], question: Question) -> None:
+    """Divide the data between as many organisations for every method: what was typed, else the smallest default."""
+    typed = [word for word in question.words if word.startswith(DIVISION)]
+    for key in DIVISION:
+        own = key.removeprefix("algorithm.")
+        having = [(method, run) for method, run in methods if vars(run.algorithm).get(own) is not None]
+        words = [word for word in typed if word.startswith(f"{key}=")]
+        numbers = {vars(run.algorithm)[own] for _, run in having}
+        if not words and len(numbers) > 1:
+            words = [f"{key}={min(numbers)}"]
+        for method, _ in having:
+            method.words += words

@@ -1,0 +1,42 @@
+"""The command that trains a method as it was chosen."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from vflbench.choosing.record import Method, Trial
+from vflbench.results.reader import Run
+
+BARE = re.compile(r"[\w.+/:-]+")  # a text that Hydra reads as it is
+
+
+def command(method: Method, trial: Trial | None, runs: Sequence[Run]) -> str:
+    """What to type: the method's overrides, the trial's values, and the first seed of its runs."""
+    values = [f"{key}={written(value)}" for key, value in (trial.values if trial else {}).items()]
+    seed = [f"seed={runs[0].summary['seed']}"] if runs else []
+    given = [word.partition("=")[0] for word in values + seed]
+    words = [word for word in method.words if word.partition("=")[0].lstrip("+") not in given]
+    return shlex.join(["vflbench", *words, *values, *seed])
+
+
+def written(value: Any) -> str:
+    """A value as Hydra's grammar writes it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(written, value))}]"
+    text = str(value)
+    if not isinstance(value, str) or (BARE.fullmatch(text) and not _else(text)):
+        return text
+    escaped = text.replace("\\'", "\\\\'").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _else(text: str) -> bool:
+    """Whether Hydra would read a bare text as something else: a number, a truth value, nothing."""
+    try:
+        float(text)
+    except ValueError:
+        return text.lower() in ("null", "true", "false")
+    return True

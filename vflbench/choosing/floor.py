@@ -1,0 +1,73 @@
+"""What anyone can do without a federation: the answer begins with it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vflbench.choosing.record import Record
+from vflbench.plots import bounds
+from vflbench.results.reader import Run
+
+
+def of(record: Record, runs: Sequence[Run], target: float) -> list[dict[str, Any]]:
+    """Ship it, the label owner alone and centralised: what the record has, else the runs."""
+    rows = _recorded(record.floor) or (bounds.rows(runs) if len(bounds.of(runs)) == 1 else [])
+    goal = record.question["goal"]
+    return [
+        {
+            "name": {"ship it": "ship_it", bounds.NAMES["centralised"]: "centralised"}.get(row["name"], "alone"),
+            "label": row["name"], "validation": row["validation"], "test": row["selected"], "bytes": row["bytes"],
+            "seconds": row["seconds"], "reaches": reaches(_level(row), target, goal), "note": row["note"],
+        }
+        for row in rows
+    ]  # fmt: skip
+
+
+def _recorded(floor: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The record's floor, as `bounds.rows` has it."""
+    found = []
+    shipped = floor.get("ship_it") or {}
+    if shipped.get("bytes"):
+        found.append({"name": "ship it", "validation": None, "selected": None, "note": shipped.get("form")})
+        found[-1] |= {"bytes": float(shipped["bytes"]), "seconds": shipped.get("seconds")}
+    for key, label in bounds.NAMES.items():
+        entry = floor.get(key) or {}
+        if entry.get("value") is not None:
+            sent = 0.0 if key == "alone" else None
+            found.append({"name": label, "validation": entry.get("validation"), "selected": entry["value"]})
+            found[-1] |= {"bytes": sent, "seconds": sent, "note": entry.get("learner")}
+    return found
+
+
+def _level(row: Mapping[str, Any]) -> float | None:
+    """What a line reaches on validation rows; older runs have its test value alone."""
+    value: float | None = row["selected"] if row["validation"] is None else row["validation"]
+    return value
+
+
+def reaches(value: float | None, target: float, goal: str) -> bool | None:
+    """Whether a value is at the target; None where there is no value."""
+    return None if value is None else value >= target if goal == "max" else value <= target
+
+
+def verdict(lines: Sequence[Mapping[str, Any]], target: float, goal: str, metric: str, reached: bool) -> dict[str, Any]:
+    """Whether a federation is needed, and whether anybody can reach the target.
+
+    Returns
+    -------
+    `kind` : `not needed`, `nobody can`, `needed` or `unknown`; and `words`, empty where there is nothing to say first.
+    """
+    by_name = {line["name"]: line for line in lines}
+    alone, whole = by_name.get("alone"), by_name.get("centralised")
+    if alone and alone["reaches"]:
+        value = f"{metric} {_level_of(alone):.4g}, {target:g} was asked"
+        words = f"No federation is needed: the label owner alone reaches the target ({value})."
+        return {"kind": "not needed", "words": words}
+    if whole and whole["reaches"] is False and not reached:
+        value = f"{metric} {_level_of(whole):.4g}, {target:g} was asked"
+        words = f"Nobody can: even all columns in one place do not reach the target ({value})."
+        return {"kind": "nobody can", "words": words}
+    return {"kind": "needed" if alone else "unknown", "words": ""}
+
+
+def _level_of(line: Mapping[str, Any]) -> float:
+    return float(line["test"] if line["validation"] is None else line["validation"])

@@ -1,0 +1,98 @@
+"""Successive halving at equal cost of the federation, by Optuna's SuccessiveHalvingPruner.
+
+Trials of one method meet at rungs: shares of what the shipped setting cost. A trial whose validation metric at a rung
+is not among the best third of those that were there is ended. The others simply go on: nothing starts anew. It is
+decided from the rows of a run and from earlier trials alone. So a run that is continued decides as one that never
+stopped. What sends all at once is not halved: its progress costs nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vflbench.results.folder import splits
+
+FACTOR = 3  # of those at a rung, one in so many goes on
+RUNGS = 2  # below the cost of the shipped setting
+STEPS = 10**6  # of the pruner, whose resource is a whole number: so many are that cost
+PRUNED = "pruned"
+LATE = "the time of the search has ended"
+Path = list[tuple[float, float]]  # (cost, best value so far) at the evaluations of a run
+
+
+@dataclass
+class Halving:
+    """Ends a trial after an evaluation. It may be sent to another process."""
+
+    metric: str
+    goal: str
+    axis: str  #: of a row: `bytes` or `virtual_seconds`
+    whole: float | None  #: the cost of the shipped setting; None: nothing is pruned
+    earlier: list[Path] = field(default_factory=list)
+    deadline: float | None = None  #: of time.time()
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> str | None:
+        """Why the run ends here; None where it goes on."""
+        if self.deadline is not None and time.time() > self.deadline:
+            return LATE
+        if not self.whole or len(self.earlier) < FACTOR - 1:
+            return None
+        path = path_of(rows, self.metric, self.goal, self.axis)
+        rung = self._pruned_at(path)
+        return None if rung is None else f"{PRUNED}: behind other settings of its method at {rung:.3g} {self._unit}"
+
+    @property
+    def _unit(self) -> str:
+        return "bytes" if self.axis == "bytes" else "s"
+
+    def _pruned_at(self, path: Path) -> float | None:
+        """The cost at which the pruner ends the last trial; None where it goes on."""
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        pruner = optuna.pruners.SuccessiveHalvingPruner(
+            min_resource=STEPS // FACTOR**RUNGS, reduction_factor=FACTOR, bootstrap_count=0
+        )
+        study = optuna.create_study(direction="maximize" if self.goal == "max" else "minimize", pruner=pruner)
+        for other in self.earlier:
+            self._climb(study, other)
+        return self._climb(study, path)
+
+    def _climb(self, study: Any, path: Path) -> float | None:
+        assert self.whole
+        trial, step = study.ask(), -1
+        for cost, value in path:
+            now = int(cost / self.whole * STEPS)
+            if now <= step or now > STEPS:  # beyond the shipped setting's cost the bound decides
+                continue
+            step = now
+            trial.report(value, step)
+            if trial.should_prune():
+                return cost
+        return None
+
+
+def path_of(rows: Sequence[Mapping[str, Any]], metric: str, goal: str, axis: str) -> Path:
+    """Cost and best value so far at each evaluation."""
+    key = validation(rows, metric)
+    found: Path = []
+    best: float | None = None
+    for row in rows:
+        value = row.get(key)
+        if value is None or value != value:
+            continue
+        best = value if best is None else max(best, value) if goal == "max" else min(best, value)
+        found.append((float(row[axis]), float(best)))
+    return found
+
+
+def validation(rows: Sequence[Mapping[str, Any]], metric: str) -> str:
+    """The column by which runs are chosen: of validation rows, or of the rows that there are."""
+    names = [f"{split}_{metric}" for split in ("val", *splits(metric))]
+    for name in names:
+        if any(row.get(name) is not None and row[name] == row[name] for row in rows):
+            return name
+    return names[0]

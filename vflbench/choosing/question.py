@@ -1,0 +1,178 @@
+"""What is asked: the words of `vflbench choose` and `vflbench tune`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vflbench import registry
+from vflbench.plots import demands
+from vflbench.types import DIVISORS, Problem, closest, refuse
+
+COSTS = ("bytes", "seconds", "weighted")
+SEEDS = 3  # of the finals
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+#: groups and keys that a run has, and that are the question's: the same for every method
+GROUPS = ("dataset", "network", "privacy", "accounting", "compute", "engine")
+KEYS = ("data_root", "device", "predictions", "rounds", "epochs", "eval_every", "scale", "checkpoint_every")
+DIVISION = tuple(f"algorithm.{key}" for key in DIVISORS)
+SHIPPED = "tuned@_global_=none"  # no values that somebody has searched for
+
+
+@dataclass
+class Question:
+    """A command line, checked."""
+
+    words: list[str]  #: overrides of every run
+    dataset: str
+    target: float | None
+    cost: str = "bytes"
+    demand: str | None = None
+    budget: float | None = None  #: seconds
+    trials: int | None = None
+    jobs: int = 1
+    seed: int = 0
+    algorithms: list[str] | None = None  #: None: all
+    out: Path | None = None
+    resume: bool = False
+    overwrite: bool = False
+    config_dir: str | None = None
+    epsilon: float | None = None
+    mechanism: str | None = None  #: that was typed
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What makes two questions the same; budget and number of trials may change when one goes on."""
+        return {
+            **{"words": self.words, "dataset": self.dataset, "target": self.target, "cost": self.cost},
+            **{"demand": self.demand, "epsilon": self.epsilon, "seed": self.seed, "algorithms": self.algorithms},
+            "seeds": [self.seed + number for number in range(1, SEEDS + 1)] if self.target is not None else [],
+        }
+
+    def asked(self) -> dict[str, Any]:
+        """As the record has it."""
+        return {**self.identity, "budget_seconds": self.budget, "trials": self.trials}
+
+
+def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Question:
+    """The question of a command line.
+
+    Raises
+    ------
+    ConfigError : every word that is unknown, and every value that cannot be.
+    """
+    own = ["trials", "jobs", "cost", "seed", "algorithm", "target", "budget", "resume", "overwrite"]
+    own += ["demand", "out"] if verb == "choose" else []
+    problems: list[Problem] = []
+    given: dict[str, str] = {}
+    kept: list[str] = []
+    for word in words:
+        key, equals, value = word.partition("=")
+        if equals and key in own:
+            if key in given:
+                problems.append(Problem(key, value, "is given twice"))
+            given[key] = value
+        elif equals and (key.split(".")[0] in GROUPS or key in KEYS or key in DIVISION):
+            kept.append(word)
+        else:
+            problems.append(_unknown(key, value, equals, own, verb))
+    typed = {word.partition("=")[0]: word.partition("=")[2] for word in kept}
+    question = Question(kept, typed.get("dataset", "cora"), None, config_dir=config_dir)
+    question.cost = given.get("cost", "bytes")
+    if question.cost not in COSTS:
+        problems.append(
+            Problem("cost", question.cost, f"must be one of {', '.join(COSTS)}", closest(question.cost, COSTS))
+        )
+    question.mechanism = typed.get("privacy")
+    question.epsilon = _number(typed.get("privacy.epsilon"))
+    question.target = _target(given, verb, problems)
+    question.trials = _count(given, "trials", problems)
+    question.jobs = _count(given, "jobs", problems) or 1
+    question.seed = _count(given, "seed", problems, 0) or 0
+    question.budget = _seconds(given.get("budget"), problems)
+    question.demand = _demand(given.get("demand"), problems)
+    question.algorithms = _algorithms(given.get("algorithm"), problems)
+    question.out = Path(given["out"]) if given.get("out") else None
+    question.resume, question.overwrite = (_flag(given, key, problems) for key in ("resume", "overwrite"))
+    if question.budget is None and question.trials is None:
+        allowed = "say how long it may take or how many settings of each method it tries: budget=30m or trials=8"
+        problems.append(Problem("budget", "(missing)", allowed))
+    refuse(problems)
+    return question
+
+
+def _unknown(key: str, value: str, equals: str, own: list[str], verb: str) -> Problem:
+    known = [*own, *GROUPS, *KEYS, *DIVISION]
+    if not equals:
+        return Problem(key, "", "needs a value, as in key=value", closest(key, known))
+    if key.split(".")[0] in ("algorithm", "model", "codec"):
+        return Problem(key, value, f"is a method's own: {verb} searches for it (conf/search)")
+    return Problem(key, value, f"unknown; `vflbench {verb}` has: {', '.join(known)}", closest(key, known))
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None  # the configuration's own check says what is wrong
+
+
+def _target(given: dict[str, str], verb: str, problems: list[Problem]) -> float | None:
+    text, found = given.get("target"), _number(given.get("target"))
+    if text is None and verb == "choose":
+        problems.append(Problem("target", "(missing)", "say what must be reached on validation rows: target=0.8"))
+    elif text is not None and (found is None or not math.isfinite(found)):
+        problems.append(Problem("target", text, "must be a number"))
+    return found
+
+
+def _count(given: dict[str, str], key: str, problems: list[Problem], least: int = 1) -> int | None:
+    text = given.get(key)
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < least:
+        problems.append(Problem(key, text, f"must be a whole number of at least {least}"))
+        return None
+    return int(text)
+
+
+def _seconds(text: str | None, problems: list[Problem]) -> float | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", text)
+    if found is None or not float(found[1]):
+        problems.append(Problem("budget", text, "must be a time, as in 90s, 30m, 2h or 1d"))
+        return None
+    return float(found[1]) * UNITS[found[2]]
+
+
+def _demand(text: str | None, problems: list[Problem]) -> str | None:
+    keys = [key for key, _, _ in demands.LADDER]
+    if text is not None and text not in keys:
+        said = "; ".join(f"{key} ({words})" for key, words, _ in demands.LADDER)
+        problems.append(Problem("demand", text, f"what others may see, one of: {said}", closest(text, keys)))
+    return text
+
+
+def _algorithms(text: str | None, problems: list[Problem]) -> list[str] | None:
+    if text is None:
+        return None
+    names, known = [name.strip() for name in text.split(",")], registry.algorithms()
+    problems += [
+        Problem("algorithm", name, f"unknown algorithm; there are: {', '.join(known)}", closest(name, known))
+        for name in names
+        if name not in known
+    ]
+    return names
+
+
+def _flag(given: dict[str, str], key: str, problems: list[Problem]) -> bool:
+    text = given.get(key, "false")
+    if text not in ("true", "false"):
+        problems.append(Problem(key, text, "must be true or false"))
+    return text == "true"

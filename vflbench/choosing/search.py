@@ -1,0 +1,463 @@
+"""The search: trials level by level, the same number for every method, and the final's runs.
+
+Trial 0 of a method is its shipped setting. Level k has trial k of every method, cheapest first, so that a budget that
+ends lowers the number for all alike. A trial is an ordinary run in its own folder. It ends at the target, at a bound
+on what it may send, or at a rung of the halving. The bound loses nothing: what has spent 1.5 times the best cost to the
+target known so far cannot win any more, where that best shows no more and has the same mechanism.
+
+All that is known is in the record, written after each run. A search that goes on does what it would have done.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vflbench import config, registry
+from vflbench.choosing import halving, shown, spaces
+from vflbench.choosing.question import Question
+from vflbench.choosing.record import Excluded, Method, Record, Trial
+from vflbench.choosing.work import Measure, Task, Train, Workers
+from vflbench.results import reader, selection
+from vflbench.results.pricing import Charged
+from vflbench.results.texts import human_bytes
+from vflbench.types import ConfigError, VflbenchError
+
+MARGIN = 1.5  # times the best cost to the target: second places are known, too
+FINAL_MARGIN = 3.0  # times what the best setting took on the tuning seed: another seed may take longer
+SHARE = 0.6  # of the budget, for trials
+MEASURING = 0.15  # of the budget, for what a round of each method sends
+MOST_TRIALS = 32  # of a method, where only the budget ends the search
+NEAREST = 3  # methods that come to the final where none reaches the target
+BEFORE_WIDENING = 3  # trials of a method
+AXES = {"bytes": "bytes", "seconds": "virtual_seconds", "weighted": "cost"}
+LIMITS = {"bytes": "max_bytes", "seconds": "max_virtual_seconds"}  # key of a run that bounds a cost
+QUIET = ("floor=none", "plot=none")
+
+
+@dataclass
+class Work:
+    """What the search is given to work with."""
+
+    train: Train
+    measure: Measure
+    report: Callable[[str], None]  #: tells the user a line
+
+
+class Search:
+    """One search in its folder; `entering` are the methods of a new one."""
+
+    def __init__(self, question: Question, folder: Path, record: Record, entering: list[Method], work: Work) -> None:
+        self.question, self.folder, self.record, self.entering = question, folder, record, entering
+        self.work, self.report, self.workers = work, work.report, Workers(question.jobs)
+        self.began = time.time() - record.spent_seconds
+        self.paths: dict[str, halving.Path] = {}  # of trials' folders
+
+    # --- the whole ------------------------------------------------------------------------------------------------
+
+    def run(self) -> Record:
+        """Search, and train the final's runs; the record is written as it grows."""
+        try:
+            with self.workers:
+                if not self.record.methods:
+                    self._enter()
+                if self.record.status in ("searching", "interrupted"):
+                    self.record.status = "searching"
+                    self._trials()
+                    self._choose()
+                self.record.status = "finals" if self.question.target is not None else "complete"
+                if self.question.target is not None:
+                    self._finals()
+        except KeyboardInterrupt:
+            self.record.status = "interrupted" if self.record.status == "searching" else self.record.status
+            raise
+        finally:
+            if self.record.methods:
+                self._write()
+        return self.record
+
+    def _write(self) -> None:
+        self.record.spent_seconds = time.time() - self.began
+        self.record.write(self.folder)
+
+    def _deadline(self, share: float) -> float | None:
+        return None if self.question.budget is None else self.began + share * self.question.budget
+
+    def _over(self, share: float) -> bool:
+        deadline = self._deadline(share)
+        return deadline is not None and time.time() >= deadline
+
+    def _left(self) -> str:
+        """What remains of the budget, in words."""
+        if self.question.budget is None:
+            return ""
+        left = max(self.question.budget - (time.time() - self.began), 0.0)
+        return f"; {left / 60:.0f} min of the budget left" if left >= 90 else f"; {left:.0f} s of the budget left"
+
+    def _note(self, text: str) -> None:
+        if text not in self.record.notes:
+            self.record.notes.append(text)
+
+    # --- who enters -----------------------------------------------------------------------------------------------
+
+    def _enter(self) -> None:
+        """Order those that enter by what they are expected to send; those that the data refuse are excluded."""
+        record, methods = self.record, self.entering
+        self.report(f"what a round sends of each of {len({method.algorithm for method in methods})} algorithms")
+        unit = "seconds" if self.question.cost == "seconds" else "bytes"
+        refused: dict[str, dict[str, Any]] = {}
+        for task, found in self.workers.carry_out(self._measured(methods), self.work.measure):
+            own = [method for method in methods if method.algorithm == task.about.algorithm]
+            if "error" in found:
+                refused[task.about.algorithm] = found
+                continue
+            record.question |= {"metric": found["metric"], "goal": found["goal"]}
+            if found["floor"]:
+                record.floor = found["floor"]
+            for method in own:
+                method.expected = found[unit] * found["rounds"]
+        record.excluded += [Excluded(name, None, found["error"]) for name, found in refused.items()]
+        entered = [method for method in methods if method.algorithm not in refused]
+        if not entered or "metric" not in record.question:
+            reasons = [found["error"] for found in refused.values()] or ["the budget is too small"]
+            raise VflbenchError(f"no method runs on these data: {max(reasons, key=reasons.count)}")
+        for method in entered:
+            if not method.space:
+                self._note(f"{method.name} has no search space (conf/search): its defaults alone are tried")
+        record.methods = sorted(entered, key=lambda method: math.inf if method.expected is None else method.expected)
+        self._write()
+
+    def _measured(self, methods: list[Method]) -> Iterator[Task]:
+        """A round of each algorithm, with the first of its mechanisms; the first one computes floor and ceiling."""
+        first = {method.algorithm: method for method in reversed(methods)}
+        for number, name in enumerate(dict.fromkeys(method.algorithm for method in methods)):
+            if number and self._over(MEASURING):
+                return
+            words = [*first[name].words, *self._of_question(self.question.seed), "plot=none"]
+            yield Task(([*words, *(["floor=none"] if number else [])],), first[name])
+
+    def _planned(self, words: list[str]) -> Any:
+        with config.session(words, self.question.config_dir) as hydra:
+            run = config.plan(hydra, words).config
+        assert run is not None
+        return run
+
+    def _of_question(self, seed: int) -> list[str]:
+        target = self.question.target
+        return [f"seed={seed}", *([f"target={target!r}"] if target is not None else [])]
+
+    # --- trials ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _goal(self) -> str:
+        return str(self.record.question["goal"])
+
+    def _trials(self) -> None:
+        level = self.record.trials_each
+        while level < (self.question.trials or MOST_TRIALS) and not self._over(SHARE):
+            whole = True
+            for task, failure in self.workers.carry_out(self._level(level), self.work.train):
+                whole &= self._trial_ended(task, failure)
+            whole &= all(self._has(method, level) for method in self._tuned(level))
+            if not whole:
+                break
+            level += 1
+            self.record.trials_each = level
+            self._widen(level)
+            self._write()
+            if not any(method.space and method.out is None for method in self.record.methods):
+                break
+        self._say_what_budget_cut()
+
+    def _say_what_budget_cut(self) -> None:
+        each, asked = self.record.trials_each, self.question.trials
+        begun = max((len(method.trials) for method in self.record.methods), default=0)
+        if not each:
+            late = [method.name for method in self.record.methods if not method.trials and method.out is None]
+            self._note(f"the budget ended before every method was tried once: {', '.join(late) or 'none'} was not")
+        elif begun > each:
+            self._note(f"the budget ended within trial {each + 1}: it counts for nobody, every method has {each}")
+        if asked is not None and each < asked and self._over(SHARE):
+            self._note(f"the budget was too small for {asked} trials: every method had {each}")
+
+    def _tuned(self, level: int) -> list[Method]:
+        """The methods that have a trial at a level, cheapest first."""
+        return [method for method in self.record.methods if method.out is None and (not level or method.space)]
+
+    def _has(self, method: Method, level: int) -> bool:
+        return any(trial.number == level for trial in method.trials)
+
+    def _level(self, level: int) -> Iterator[Task]:
+        """The trials of a level that are not there yet; each is decided on when it can begin."""
+        for method in self._tuned(level):
+            if self._has(method, level):
+                continue
+            if self._over(SHARE):
+                return
+            task = self._trial(method, level)
+            if task is not None:
+                yield task
+
+    def _trial(self, method: Method, level: int) -> Task | None:
+        """A trial to train; None where its setting is refused, which counts as a trial."""
+        folder = f"trials/{slug(method)}/{level}"
+        values = spaces.point(method.space, self.question.seed, level) if level else {}
+        base = [*method.words, *spaces.in_words(values), *self._of_question(self.question.seed), *QUIET]
+        began = time.time() - self.began
+        try:
+            run = self._planned(base)
+        except ConfigError as error:
+            reason = "; ".join(str(problem).rstrip(".") for problem in error.problems)
+            failed = Trial(level, values, folder, "failed", False, None, None, None, began, 0.0, reason)
+            self._keep(method, failed)
+            return None
+        values = values or spaces.defaults(run, method.space)
+        shows = shown.names(run)
+        begun = self.record.running.get(folder)
+        words = begun["words"] if begun else [*base, *self._bound(method, shows)]
+        again = ["overwrite=true"] if begun and begun.get("late") else ["resume=true"]
+        self.record.running[folder] = {"words": words}
+        self._write()
+        about = {"method": method, "number": level, "values": values, "shows": shows, "began": began}
+        return Task(([*words, *again], str(self.folder / folder), self._halving(method, level)), about)
+
+    def _bound(self, method: Method, shows: list[str]) -> list[str]:
+        """The override that ends a trial which cannot win any more."""
+        key = LIMITS.get(self.question.cost)
+        best = self.best_cost(method, shows)
+        return [f"{key}={MARGIN * best!r}"] if key and best else []
+
+    def best_cost(self, method: Method, shows: list[str]) -> float | None:
+        """The least cost to the target among those that show no more and have the same mechanism."""
+        costs = [
+            cost
+            for other in self.record.methods
+            if other.privacy == method.privacy
+            for trial in other.trials
+            if trial.reached and (cost := trial.cost(self.question.cost)) is not None
+            if shown.no_more(trial.shows, shows)
+        ]
+        return min(costs, default=None)
+
+    def _halving(self, method: Method, level: int) -> halving.Halving:
+        """What may end a trial: time, and other settings of its method that are better at equal cost."""
+        axis = AXES[self.question.cost]
+        earlier = [self._path(trial) for trial in method.trials if trial.number < level]
+        first = earlier[0][-1][0] if earlier and earlier[0] else None
+        comparable = level > 0 and axis != "cost" and not registry.algorithms()[method.algorithm].one_shot
+        return halving.Halving(
+            str(self.record.question["metric"]), self._goal, axis, first if comparable else None,
+            [path for path in earlier if path], self._deadline(SHARE),
+        )  # fmt: skip
+
+    def _path(self, trial: Trial) -> halving.Path:
+        if trial.folder not in self.paths:
+            rows: list[dict[str, Any]] = []
+            if (self.folder / trial.folder / "curve.csv").is_file():
+                curve = reader.load(self.folder / trial.folder).curve
+                rows = [{str(key): value for key, value in row.items()} for row in curve.to_dict("records")]
+            metric, axis = str(self.record.question["metric"]), AXES[self.question.cost]
+            self.paths[trial.folder] = halving.path_of(rows, metric, self._goal, axis) if rows else []
+        return self.paths[trial.folder]
+
+    def _trial_ended(self, task: Task, failure: str) -> bool:
+        """Keep a trial; False where time ended it, so that it is none."""
+        about = task.about
+        method, (folder, run) = about["method"], self._found(task)
+        if run is not None and run.summary.get("reason") == halving.LATE:
+            self.record.running[folder]["late"] = True
+            self._write()
+            return False
+        wall = time.time() - self.began - about["began"]
+        how = Trial(about["number"], about["values"], folder, "failed", False, None, None, None, about["began"], wall)
+        how.reason, how.shows = failure or None, about["shows"]
+        if run is not None:
+            self._judge(how, run)
+        self.record.running.pop(folder, None)
+        self._keep(method, how)
+        return True
+
+    def _found(self, task: Task) -> tuple[str, reader.Run | None]:
+        """The folder of a task's run, relative to the record's, and the run; None where it has not ended."""
+        place = Path(task.arguments[1])
+        run = reader.load(place) if (place / "summary.json").is_file() else None
+        return place.relative_to(self.folder).as_posix(), run
+
+    def _judge(self, trial: Trial, run: reader.Run) -> None:
+        """Status, metric and costs of a trial, from its run."""
+        summary, target = run.summary, self.question.target
+        trial.status, trial.reason = summary["status"], summary.get("reason")
+        if trial.status == "budget" and str(trial.reason).startswith(halving.PRUNED):
+            trial.status = halving.PRUNED
+        if trial.status == "failed" or not len(run.curve):
+            return
+        trial.wall_seconds = max(trial.wall_seconds, summary["wall_seconds"])
+        place = selection.reached(run, target) if target is not None else None
+        trial.reached = place is not None
+        column = selection.judged(run)
+        if column is not None and len(values := run.curve[column].dropna()):
+            trial.metric = float(values.max() if self._goal == "max" else values.min())
+        trial.sent = float(summary["bytes"]["total"])
+        trial.bytes, trial.seconds, trial.weighted = (spent(run, axis, place) for axis in AXES.values())
+
+    def _keep(self, method: Method, trial: Trial) -> None:
+        method.trials.append(trial)
+        method.trials.sort(key=lambda one: one.number)
+        if trial.number == 0 and trial.status == "failed":
+            method.out = f"its shipped setting fails: {trial.reason}"
+        self._write()
+        self.report(f"[trial {trial.number}] {method.name}: {self._in_words(trial)}{self._left()}")
+
+    def _in_words(self, trial: Trial) -> str:
+        metric = self.record.question["metric"]
+        value = f"{metric} {trial.metric:.4g}" if trial.metric is not None else "no value"
+        cost = trial.cost(self.question.cost)
+        amount = "" if cost is None else human_bytes(int(cost)) if self.question.cost == "bytes" else f"{cost:.4g}"
+        if trial.reached:
+            return f"{value}, reached with {amount}"
+        return f"{value} after {amount}, {trial.status}" + (f" ({trial.reason})" if trial.reason else "")
+
+    # --- the best -------------------------------------------------------------------------------------------------
+
+    def _counting(self, method: Method) -> list[Trial]:
+        """The trials that count: those of complete levels, or what there is where no level is complete."""
+        each = self.record.trials_each
+        return [trial for trial in method.trials if not each or trial.number < each]
+
+    def _best(self, method: Method) -> Trial | None:
+        """The trial with the least cost to the target; where none reached it, that with the best metric."""
+        trials = [trial for trial in self._counting(method) if trial.metric is not None and trial.status != "diverged"]
+        there = [
+            (cost, trial) for trial in trials if trial.reached and (cost := trial.cost(self.question.cost)) is not None
+        ]
+        if there:
+            return min(there, key=lambda pair: (pair[0], pair[1].number))[1]
+        sign = -1 if self._goal == "max" else 1
+        return min(trials, key=lambda trial: (sign * (trial.metric or 0.0), trial.number), default=None)
+
+    def _widen(self, level: int) -> None:
+        """Widen, once, the range of a key whose best value is at its edge."""
+        if level < BEFORE_WIDENING:
+            return
+        for method in self.record.methods:
+            best = self._best(method)
+            if best is None or method.out is not None:
+                continue
+            for key, side in spaces.edges(method.space, best.values).items():
+                wider = spaces.widened(method.space[key], side) if key not in method.widened else None
+                if wider is not None:
+                    method.space[key] = wider
+                    method.widened.append(key)
+
+    def _choose(self) -> None:
+        """The best setting of each method, and who comes to the final."""
+        for method in self.record.methods:
+            best = self._best(method)
+            method.best = None if best is None else best.number
+            if best is not None:
+                method.edges = list(spaces.edges(method.space, best.values))
+            elif method.out is None:
+                method.out = "the budget ended before it was tried" if not method.trials else "no trial has a value"
+        if self.question.target is None:
+            return
+        finalists = self.finalists()
+        for method in self.record.methods:
+            if method not in finalists and method.out is None:
+                best = self._best(method)
+                assert best is not None
+                method.out = f"no trial reached the target: the best validation value is {best.metric:.4g}"
+        self._write()
+
+    def finalists(self) -> list[Method]:
+        """The methods of the final, cheapest first; where none reached the target, those that came nearest."""
+        best = [
+            (method, trial) for method in self.record.methods if method.out is None and (trial := self._best(method))
+        ]
+        there = [(trial.cost(self.question.cost) or 0.0, method) for method, trial in best if trial.reached]
+        if there:
+            return [method for _, method in sorted(there, key=lambda pair: pair[0])]
+        sign = -1 if self._goal == "max" else 1
+        near = sorted(best, key=lambda pair: sign * (pair[1].metric or 0.0))
+        return [method for method, _ in near[:NEAREST]]
+
+    # --- the final ------------------------------------------------------------------------------------------------
+
+    def _finals(self) -> None:
+        finalists = self.finalists()
+        for task, failure in self.workers.carry_out(self._final_tasks(finalists), self.work.train):
+            method, (folder, run) = task.about, self._found(task)
+            if run is not None and run.summary.get("reason") == halving.LATE:
+                self.record.running[folder]["late"] = True
+                self._write()
+                continue
+            self.record.running.pop(folder, None)
+            if run is not None and not failure:
+                method.finals = sorted({*method.finals, folder}, key=reader.natural)
+            else:
+                self._note(f"{folder} failed: {failure}")
+            self._write()
+            said = run.summary["status"] if run is not None else failure
+            self.report(f"[final] {method.name}, {Path(folder).name}: {said}{self._left()}")
+        missing = [
+            f"{method.name} seed {seed}"
+            for method in finalists
+            for seed in self.record.question["seeds"]
+            if final_folder(method, seed) not in method.finals
+        ]
+        late = [folder for folder, begun in self.record.running.items() if begun.get("late")]
+        if missing and (late or self._over(1.0)):
+            self._note(f"the budget ended before these finals: {', '.join(missing)}")
+            self.record.status = "out of budget"
+        else:
+            self.record.status = "complete"
+
+    def _final_tasks(self, finalists: list[Method]) -> Iterator[Task]:
+        for method in finalists:
+            for seed in self.record.question["seeds"]:
+                folder = final_folder(method, seed)
+                if folder in method.finals:
+                    continue
+                if self._over(1.0):
+                    return
+                begun = self.record.running.get(folder)
+                words = [*self.setting(method), *self._of_question(seed), *self._final_bound(method), "plot=none"]
+                self.record.running[folder] = {"words": words}
+                self._write()
+                again = ["overwrite=true"] if begun and begun.get("late") else ["resume=true"]
+                halt = halving.Halving("", "max", "bytes", None, [], self._deadline(1.0))
+                yield Task(([*words, *again], str(self.folder / folder), halt), method)
+
+    def setting(self, method: Method) -> list[str]:
+        """The overrides of a method's best setting, without seed and target."""
+        best = self._best(method)
+        values = spaces.in_words(best.values) if best is not None and best.number else []
+        return [*method.words, *values]
+
+    def _final_bound(self, method: Method) -> list[str]:
+        best, key = self._best(method), LIMITS.get(self.question.cost)
+        cost = best.cost(self.question.cost) if best is not None and best.reached else None
+        return [f"{key}={FINAL_MARGIN * cost!r}"] if key and cost else []
+
+
+# --- pieces -----------------------------------------------------------------------------------------------------------
+
+
+def slug(method: Method) -> str:
+    """The name of a method's folder."""
+    return method.algorithm if method.privacy == "none" else f"{method.algorithm}-{method.privacy}"
+
+
+def final_folder(method: Method, seed: int) -> str:
+    """The folder of a final's run, relative to the record's."""
+    return f"finals/{slug(method)}/seed{seed}"
+
+
+def spent(run: reader.Run, axis: str, place: int | None) -> float | None:
+    """What a run took, to a place of its curve or in all, with alignment and predictions; None where it has none."""
+    values = run.curve[axis].to_numpy(dtype=float)
+    found = float(values[place] if place is not None else values[-1])
+    return None if found != found else found + Charged().more(run, axis)

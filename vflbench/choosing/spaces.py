@@ -1,0 +1,182 @@
+"""What is searched of a method: conf/search/<algorithm>.yaml, and the points that are tried.
+
+A space has, for a key of the run, a list of choices or a range `{low, high, log, int}`. A range may say how far it may
+be widened: `least`, `most`. The first point is the shipped setting. The others are those of a scrambled Sobol sequence
+(Optuna's QMCSampler): the same unit cube for every method, whatever the values of its axes mean. A point is known from
+the space, the seed and its number alone. So a search that goes on tries what it would have tried.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vflbench import config, registry
+from vflbench.choosing.command import written
+from vflbench.choosing.question import Question
+from vflbench.choosing.shown import hidden
+from vflbench.types import Problem, RunConfig, VflbenchError, refuse
+
+FOLDER = "search"
+RANGE = {"low", "high", "log", "int", "least", "most"}
+EDGE = 0.05  # of a range, at each end: a best value there widens it
+Space = dict[str, Any]
+
+
+def read(algorithm: str, config_dir: str | None = None) -> Space:
+    """The space of a method; empty where it has none: then its defaults alone are tried.
+
+    Raises
+    ------
+    VflbenchError : the file cannot be read.
+    ConfigError : a key's range or choices are none.
+    """
+    folders = [Path(config_dir).expanduser()] if config_dir else []
+    for folder in (*folders, registry.config_dir()):
+        path = folder / FOLDER / f"{algorithm}.yaml"
+        if path.is_file():
+            try:
+                values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+            except (yaml.YAMLError, UnicodeDecodeError) as error:
+                raise VflbenchError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+            if not isinstance(values, dict):
+                raise VflbenchError(f"{path} must have keys with their ranges")
+            refuse([problem for key, range_ in values.items() for problem in _problems(f"{path.name} {key}", range_)])
+            return values
+    return {}
+
+
+def _problems(key: str, given: Any) -> list[Problem]:
+    if isinstance(given, list) and len(given) > 1:
+        return []
+    if isinstance(given, dict) and {"low", "high"} <= set(given) <= RANGE:
+        numbers = [given[name] for name in ("low", "high", "least", "most") if name in given]
+        sound = all(isinstance(number, int | float) and math.isfinite(number) for number in numbers)
+        if sound and given["low"] < given["high"] and (given["low"] > 0 or not given.get("log")):
+            return []
+    return [Problem(key, given, "must be a list of choices, or {low: 0.001, high: 0.1, log: true, int: false}")]
+
+
+def of(algorithm: str, run: RunConfig, question: Question) -> Space:
+    """The part of a method's space that its configuration has, without choices that do not go with the question."""
+    found: Space = {}
+    for key, given in read(algorithm, question.config_dir).items():
+        if not has(run, key):
+            continue
+        if isinstance(given, list):
+            given = [value for value in given if _goes(_with(run, key, value), question)]
+        if not isinstance(given, list) or len(given) > 1:
+            found[key] = given
+    return found
+
+
+def _with(run: RunConfig, key: str, value: Any) -> RunConfig:
+    """The configuration with another value of a key."""
+    group, _, leaf = key.partition(".")
+    if not leaf:
+        if group in registry.GROUPS:
+            value = registry.option_config(group, value)(name=value)
+        return dataclasses.replace(run, **{group: value})
+    return dataclasses.replace(run, **{group: dataclasses.replace(getattr(run, group), **{leaf: value})})
+
+
+def _goes(run: RunConfig, question: Question) -> bool:
+    """Whether a setting fits together, and shows no more than is asked."""
+    return hidden(run, question) is None and not config.check(run)
+
+
+def has(run: RunConfig, key: str) -> bool:
+    """Whether a configuration has the key."""
+    group, _, leaf = key.partition(".")
+    place = getattr(run, group, None)
+    return hasattr(run, group) if not leaf else place is not None and hasattr(place, leaf)
+
+
+def default(run: RunConfig, key: str) -> Any:
+    """The value of a key in the shipped setting."""
+    group, _, leaf = key.partition(".")
+    value = getattr(run, group)
+    return getattr(value, leaf) if leaf else getattr(value, "name", value)
+
+
+def defaults(run: RunConfig, space: Space) -> dict[str, Any]:
+    """The shipped setting of a space's keys."""
+    return {key: default(run, key) for key in space}
+
+
+# --- points -----------------------------------------------------------------------------------------------------------
+
+
+def point(space: Space, seed: int, number: int) -> dict[str, Any]:
+    """The values of point `number`, from 1; number 0, the shipped setting, is not of the sequence."""
+    if not space:
+        return {}
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        study = optuna.create_study(sampler=optuna.samplers.QMCSampler(scramble=True, seed=seed))
+        axes = {key: optuna.distributions.FloatDistribution(0.0, 1.0) for key in sorted(space)}
+        study.add_trial(optuna.create_trial(params=dict.fromkeys(axes, 0.5), distributions=dict(axes), value=0.0))
+        for _ in range(number):
+            trial = study.ask(dict(axes))
+            study.tell(trial, 0.0)
+    return {key: value_at(space[key], trial.params[key]) for key in space}
+
+
+def value_at(given: Any, share: float) -> Any:
+    """The value of a key at a share of its range, from 0 to 1."""
+    if isinstance(given, list):
+        return given[min(int(share * len(given)), len(given) - 1)]
+    low, high = given["low"], given["high"]
+    if given.get("int") and not given.get("log"):
+        return min(int(low + share * (high - low + 1)), high)
+    found = low * (high / low) ** share if given.get("log") else low + share * (high - low)
+    return round(found) if given.get("int") else float(f"{found:.3g}")
+
+
+def share_of(given: Mapping[str, Any], value: float) -> float:
+    """Where in its range a value is, from 0 to 1."""
+    low, high = given["low"], given["high"]
+    if given.get("log"):
+        return math.log(value / low) / math.log(high / low) if value > 0 else 0.0
+    return float((value - low) / (high - low))
+
+
+def edges(space: Space, values: Mapping[str, Any]) -> dict[str, str]:
+    """Key -> `low` or `high`, for the values that are at the edge of their range."""
+    found = {}
+    for key, value in values.items():
+        given = space.get(key)
+        if isinstance(given, dict) and isinstance(value, int | float):
+            share = share_of(given, value)
+            if share <= EDGE or share >= 1 - EDGE:
+                found[key] = "low" if share <= EDGE else "high"
+    return found
+
+
+def widened(given: Mapping[str, Any], side: str) -> dict[str, Any] | None:
+    """The range with half as much again on one side; None where it may not grow there."""
+    low, high, whole = given["low"], given["high"], bool(given.get("int"))
+    found = dict(given)
+    if side == "low":
+        lower = low / (high / low) ** 0.5 if given.get("log") else low - (high - low) / 2
+        lower = max(lower, given.get("least", -math.inf if not given.get("log") else 0.0), 1 if whole else -math.inf)
+        found["low"] = math.ceil(lower) if whole else float(f"{lower:.3g}")
+    else:
+        upper = high * (high / low) ** 0.5 if given.get("log") else high + (high - low) / 2
+        upper = min(upper, given.get("most", math.inf))
+        found["high"] = math.floor(upper) if whole else float(f"{upper:.3g}")
+    return found if (found["low"], found["high"]) != (low, high) else None
+
+
+def in_words(values: Mapping[str, Any]) -> list[str]:
+    """The overrides of a point."""
+    return [f"{key}={written(value)}" for key, value in values.items()]

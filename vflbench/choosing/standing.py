@@ -1,0 +1,224 @@
+"""How the methods stand: the runs that judge each, what they took to the target, and who comes before whom."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vflbench.choosing.record import Method, Record
+from vflbench.choosing.words import label
+from vflbench.plots import demands, running_time
+from vflbench.results import reader, selection
+from vflbench.results.compare import Paired, middle, paired
+from vflbench.results.pricing import Charged
+from vflbench.results.reader import Run
+from vflbench.results.selection import Setting
+from vflbench.types import ENDED_WELL, VflbenchError
+
+AXES = {"bytes": "bytes", "seconds": "virtual_seconds", "weighted": "cost"}  # what counts -> column of a curve
+CHARGED = Charged()  # alignment, setup, and as many predictions as each run says
+
+
+@dataclass
+class Standing:
+    """A method with the runs that judge it."""
+
+    method: Method
+    runs: list[Run]
+    setting: Setting | None  #: of its runs; None without any
+    seen: demands.Seen | None
+    of: int  #: seeds that every method should have
+    why: str | None = None  #: why it is not ranked
+    lost: list[str] = field(default_factory=list)  #: why a run of it does not count
+    tuned: bool = False  #: its runs are those of tuning, since there are no finals
+
+    @property
+    def name(self) -> str:
+        """As in the record."""
+        return self.method.name
+
+    @property
+    def label(self) -> str:
+        """The algorithm as its paper calls it, and the mechanism where there is one."""
+        return label(self.method.algorithm, self.method.privacy)
+
+    def spent(self, axis: str, target: float) -> dict[int, float]:
+        """Seed -> what it took to reach `target`, one of AXES or a curve's column; without seeds that did not."""
+        column = AXES.get(axis, axis)
+        found = {}
+        for run in self.runs:
+            place = selection.reached(run, target)
+            value = None if place is None else float(run.curve[column].iloc[place])
+            if value is not None and value == value:
+                found[int(run.summary["seed"])] = value + CHARGED.more(run, column)
+        return found
+
+    def best(self) -> list[float]:
+        """The best judged value of each run."""
+        return [value for run in self.runs if (value := best_of(run)) is not None]
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A method's place among those that are compared."""
+
+    standing: Standing
+    spent: Mapping[int, float]  #: seed -> what it took
+    behind: Paired | None  #: beside the first, where both reached the target in every seed
+
+    @property
+    def share(self) -> float:
+        """Of the seeds, those that reached the target."""
+        return len(self.spent) / self.standing.of
+
+    @property
+    def value(self) -> float | None:
+        """The geometric mean of what it took."""
+        return middle(list(self.spent.values())) if self.spent else None
+
+
+def best_of(run: Run) -> float | None:
+    """The best value of a run that a target is judged by."""
+    column = selection.judged(run)
+    if column is None:
+        return None
+    values = run.curve[column]
+    return float(values.max() if run.summary["metric"]["goal"] == "max" else values.min())
+
+
+def read(folder: Path, record: Record) -> list[Standing]:
+    """Every method that has finals; where none has, every method by its best trial."""
+    finals = any(method.finals for method in record.methods)
+    seeds = record.question.get("seeds") if finals else None
+    found = []
+    for method in record.methods:
+        runs, lost = [], list[str]()
+        for name in method.finals if finals else _tuned(method, record.question["goal"]):
+            try:
+                runs.append(_checked(folder / name))
+            except VflbenchError as error:
+                lost.append(str(error))
+        if runs or lost:
+            setting = selection.settings(runs)[0] if runs else None
+            if setting is not None:
+                setting.runs = runs
+            seen = None if setting is None else demands.seen(setting)
+            found.append(Standing(method, runs, setting, seen, 0, lost=lost, tuned=not finals))
+    most = max((len(one.runs) + len(one.lost) for one in found), default=1)
+    for one in found:
+        one.of = max(most, len(seeds or ()))
+        one.why = _why_not(one, record.question)
+    return found
+
+
+def _tuned(method: Method, goal: str) -> list[str]:
+    """The run of a method's best trial; of one that came to no choice, its best by the metric."""
+    if method.best is not None:
+        return [trial.folder for trial in method.trials if trial.number == method.best]
+    scored = [trial for trial in method.trials if trial.metric is not None]
+    sign = 1 if goal == "max" else -1
+    best = max(scored, key=lambda trial: (trial.reached, sign * (trial.metric or 0.0)), default=None)
+    return [best.folder] if best else []
+
+
+def _checked(folder: Path) -> Run:
+    """The run, if it can be judged.
+
+    Raises
+    ------
+    VflbenchError : it cannot; the message says why.
+    """
+    run = reader.load(folder)
+    if run.status not in ENDED_WELL:
+        why = f": {run.summary['reason']}" if run.status and run.summary["reason"] else ""
+        raise VflbenchError(f"{folder.name} is {run.status or 'not finished'}{why}")
+    if not len(run.curve):
+        raise VflbenchError(f"{folder.name} has no evaluation")
+    run.check_curve()
+    _ = run.manifest
+    return run
+
+
+def _why_not(one: Standing, question: Mapping[str, Any]) -> str | None:
+    """Why a method is not ranked, whatever the others are."""
+    if one.seen is None:
+        return f"none of its runs counts: {one.lost[0]}"
+    if not any(run.summary["bytes"]["total"] or CHARGED.more(run, "bytes") for run in one.runs):
+        return "it sends nothing: it is a line to compare with, no federation"
+    if all(selection.judged(run) is None for run in one.runs):
+        return "it has no validation rows: its target would be judged by test rows"
+    if question["cost"] == "seconds" and not all(map(running_time.shown, one.runs)):
+        return "its running time is a prediction that real processes did not confirm"
+    if (wanted := demand(question)) is not None and (unmet := demands.unmet(one.seen, wanted, noise(question))):
+        return unmet
+    if (limit := question.get("epsilon")) is not None:
+        if one.seen.epsilon is None:
+            return "it has no epsilon"
+        if one.seen.epsilon > limit * (1 + 1e-9):
+            return f"its epsilon, {one.seen.epsilon:.4g}, is above {limit:g}"
+    return None
+
+
+def demand(question: Mapping[str, Any]) -> demands.Demand | None:
+    """What others may see at most, by its key or its words; None: anything."""
+    hidden = tuple[str, ...]()
+    for key, words, more in demands.LADDER:
+        hidden += more
+        if question.get("demand") in (key, words):
+            return demands.Demand(key, words, hidden)
+    return None
+
+
+def noise(question: Mapping[str, Any]) -> float:
+    """The epsilon up to which noise hides what is sent."""
+    epsilon = question.get("epsilon")
+    return demands.NOISE if epsilon is None else float(epsilon)
+
+
+def compared(found: Sequence[Standing], question: Mapping[str, Any]) -> list[Standing]:
+    """Those that are ranked together; where an epsilon is asked for, those with one kind of guarantee.
+
+    The others' `why` says that they are of another kind. Of several kinds the first is one of which a method reaches
+    the target; then one that covers the transcript; then that of most methods.
+    """
+    pool = [one for one in found if one.why is None]
+    if question.get("epsilon") is None or not pool:
+        return pool
+    kinds: dict[str, list[Standing]] = {}
+    for one in pool:
+        assert one.seen is not None
+        kinds.setdefault(one.seen.guarantee or "", []).append(one)
+
+    def order(kind: str) -> tuple[bool, bool, int]:
+        reached = any(one.spent("bytes", question["target"]) for one in kinds[kind])
+        return reached, "covers the transcript" in kind, len(kinds[kind])
+
+    first = max(kinds, key=order)
+    for kind, others in kinds.items():
+        for one in others if kind != first else ():
+            one.why = f"its epsilon is of another kind, and is not compared: {kind}"
+    return kinds[first]
+
+
+def rank(pool: Sequence[Standing], axis: str, target: float, goal: str) -> list[Ranked]:
+    """Best first: by the share of seeds that reach `target`, then by what that takes, then by the judged metric."""
+    spent = [one.spent(axis, target) for one in pool]
+    return ordered(pool, spent, 1 if goal == "max" else -1)
+
+
+def ordered(pool: Sequence[Standing], spent: Sequence[Mapping[int, float]], sign: int) -> list[Ranked]:
+    """As `rank`, from what each method took."""
+
+    def key(row: Ranked) -> tuple[float, float, float]:
+        best = row.standing.best()
+        value = row.value
+        return -row.share, float("inf") if value is None else value, -sign * sum(best) / len(best) if best else 0.0
+
+    rows = sorted((Ranked(one, took, None) for one, took in zip(pool, spent, strict=True)), key=key)
+    whole = rows and rows[0].share == 1
+    return [
+        Ranked(
+            row.standing, row.spent, paired(rows[0].spent, row.spent) if whole and place and row.share == 1 else None
+        )
+        for place, row in enumerate(rows)
+    ]

@@ -1,0 +1,114 @@
+"""The answer in the terminal: at most 25 lines, the answer first."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from vflbench.choosing.words import PAGE, scored, spent_words
+from vflbench.results.texts import human_bytes, in_line
+
+MOST = 25
+
+
+def show(found: Mapping[str, Any], folder: Path, console: Console | None = None) -> None:
+    """Write `lines` to `console` (stdout if None)."""
+    if console is None:
+        console = Console(highlight=False)
+    for text, style in lines(found, folder):
+        console.print(Text(in_line(text) if text.strip() else "", style), soft_wrap=True)
+
+
+def lines(found: Mapping[str, Any], folder: Path) -> list[tuple[str, str]]:
+    """(text, style) of each line."""
+    said: list[tuple[str, str]] = []
+    if found["data"]["alarm"]:
+        said.append((found["data"]["alarm"], "bold red"))
+    if found["status"] not in ("complete",):
+        said.append(
+            (f"Not finished ({found['status']}): this is the answer so far; the same command goes on.", "yellow")
+        )
+    said.append((found["sentence"], "bold"))
+    row = next((row for row in found["methods"] if row["name"] == found["winner"]), None)
+    if row is not None:
+        said += [("", ""), (row["command"], "")]
+        said += [(text, "") for text in (found["sure"], found["shipping"]) if text]
+        said.append((_about(row, found), ""))
+    elif found["closest"]:
+        said += [("", ""), (found["closest"]["command"], "")]
+    said += [("", ""), *((text, "") for text in _others(found))]
+    said += [(text, "") for text in changes(found)]
+    tuning = found["tuning"]
+    if tuning["trials"]:
+        sent = human_bytes(tuning["bytes"])
+        text = f"Tuning: {tuning['trials']} trials, {tuning['pruned']} stopped early; they sent {sent} in all."
+        said.append((text, "dim"))
+    if found["excluded"] or found["out"]:
+        left = f"{len(found['excluded'])} methods did not enter, {len(found['out'])} did not come to the final"
+        said.append((f"Left out: {left}; the page says why.", "dim"))
+    said.append((f"Page: {_shown(folder / PAGE)}", ""))
+    return said[:MOST]
+
+
+def _about(row: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """Accuracy and privacy of the winner."""
+    metric = found["data"]["metric"]
+    text = f"Its {metric} on test rows: {scored(row['test'], row['test_sd'])}. Others see: {row['others_see']}."
+    if row["guarantee"] is not None:
+        text += f" Epsilon {row['epsilon']:.4g} (of {row['guarantee']})."
+    return text
+
+
+def _others(found: Mapping[str, Any]) -> list[str]:
+    """The next, and the floor."""
+    by_name, said = {row["name"]: row for row in found["methods"]}, []
+    for name in found["next"]:
+        row = by_name[name]
+        part = f"{row['reached']} of {row['of']} seeds"
+        said.append(f"Next: {row['label']}, {spent_words(row, 'bytes')}, {spent_words(row, 'seconds')}, {part}")
+    floor = {line["name"]: line for line in found["floor"]}
+    told = [f"{line['label']} {_line(line)}" for line in floor.values()]
+    return [*said, *([f"To compare: {'; '.join(told)}"] if told else [])]
+
+
+def _line(line: Mapping[str, Any]) -> str:
+    level = line["test"] if line["validation"] is None else line["validation"]
+    value = None if level is None else f"{level:.4g}"
+    sent = human_bytes(line["bytes"]) if line["bytes"] else None
+    return ", ".join(filter(None, [value, sent]))
+
+
+def changes(found: Mapping[str, Any], most: int = 4) -> list[str]:
+    """What would change the answer, in words."""
+    said = []
+    network, by_name = found["map"], {row["name"]: row["label"] for row in found["methods"]}
+    if network["words"]:
+        told = "; ".join(one["words"] for one in network["words"][:most])
+        said.append(f"On another network the fastest is: {told}")
+    elif network["cells"] and network["you"]:
+        said.append("No other latency or bandwidth makes another method the fastest.")
+    for left in network["left_out"]:
+        said.append(
+            f"Not on other networks: {by_name.get(left['name'], left['name'])} ({left['why'].partition(':')[0]})"
+        )
+    easier = [one for one in found["targets"] if one["winner"] not in (None, found["winner"])]
+    if easier:
+        told = "; ".join(f"{one['label']} up to {one['to']:.4g}" for one in easier[-most:])
+        said.append(f"At an easier target: {told}")
+    said += _by_demand(found["demands"], found["winner"], most)
+    return said
+
+
+def _by_demand(answers: Sequence[Mapping[str, Any]], winner: str | None, most: int) -> list[str]:
+    others = [one for one in answers if one["winner"] != winner]
+    told = "; ".join(f"{one['others_may_see']}: {one['label'] or one['why']}" for one in others[:most])
+    return [f"If others may see {told}"] if told else []
+
+
+def _shown(path: Path) -> str:
+    path = path.absolute()
+    inside = path.is_relative_to(Path.cwd())
+    return os.fspath(path.relative_to(Path.cwd()) if inside else path)

@@ -1,0 +1,39 @@
+"""What a method would send, and the floor and ceiling of its task, without a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vflbench.runner import bounds
+from vflbench.runner.federation import Federation
+from vflbench.types import AlgorithmInfo, RunConfig
+
+
+def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
+    """One round, run in memory and thrown away.
+
+    Returns
+    -------
+    dict : `bytes` and virtual `seconds` of the round, `rounds` until the first evaluation, the task's `metric` and its
+        `goal`, and `floor`: floor and ceiling as in a run's summary, {} with floor=none.
+
+    Raises
+    ------
+    VflbenchError : the method cannot run on these data.
+    """
+    federation = Federation(config, info)
+    privacy = federation.mechanisms()
+    engine = federation.engine(on_round=lambda round, _: True, eval_every=federation.rounds + 1, privacy=privacy)
+    engine.run()
+    metric, floor = federation.task.metric, {}
+    if config.floor != "none":
+        floor = federation.bounds()
+        floor["ship_it"] = bounds.on_network(floor["ship_it"], config.network)
+    return {
+        "bytes": engine.bytes_sent,
+        "seconds": engine.boundary_clock,
+        "rounds": 1 if info.one_shot else min(federation.eval_every, federation.rounds),
+        "metric": metric.name,
+        "goal": metric.goal,
+        "floor": floor,
+    }
