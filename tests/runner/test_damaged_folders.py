@@ -223,7 +223,7 @@ def faults(runs: Path, place: Path, command: str, chosen: list[Any], capsys: pyt
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_damaged_folder(command: str, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chosen = cases(runs, command)
-    assert len(chosen) > 70  # some 470 by all five
+    assert len(chosen) > 50
     found = faults(runs, tmp_path, command, chosen, capsys)
     assert not found, "\n".join(found)
 
