@@ -7,6 +7,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from vflbench.plots import canvas, style
 from vflbench.plots.bounds import INK
@@ -64,9 +65,13 @@ def _front(found: Mapping[str, Any], axis: str, finals: Points, trials: Points) 
     for name, points in finals.items():
         axes.plot(*zip(*points, strict=True), linestyle="none", **_look(styles[name]), markersize=9, label=labels[name])
     axes.set_xscale("log")
-    canvas.plain(axes.xaxis)
     if axis == "bytes":
         axes.xaxis.set_major_formatter(lambda value, _: human_bytes(value))
+    else:
+        canvas.plain(axes.xaxis)
+    low, high = axes.get_xlim()
+    if high > 10 * low:  # names between powers of ten would touch each other
+        axes.xaxis.set_minor_formatter(NullFormatter())
     _levels(axes, found, axis)
     axes.set_xlabel(AXES[axis])
     axes.set_ylabel(
@@ -103,8 +108,8 @@ def _levels(axes: Axes, found: Mapping[str, Any], axis: str) -> None:
                           textcoords="offset points", ha="right", color=INK)  # fmt: skip
         elif line["name"] == "ship_it" and axis != "epsilon" and line[axis]:
             axes.axvline(line[axis], color=INK, linestyle=(0, (6, 3)), linewidth=0.9, zorder=1.2)
-            axes.annotate("ship it", (line[axis], 0), xycoords=("data", "axes fraction"), xytext=(3, 3), fontsize=8,
-                          textcoords="offset points", rotation=90, color=INK)  # fmt: skip
+            axes.annotate("ship it", (line[axis], 0.5), xycoords=("data", "axes fraction"), xytext=(3, 0), fontsize=8,
+                          textcoords="offset points", rotation=90, va="center", color=INK)  # fmt: skip
 
 
 def timeline(found: Mapping[str, Any]) -> str | None:
