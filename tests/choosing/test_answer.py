@@ -42,7 +42,8 @@ def test_what_counts_decides_who_wins(tmp_path: Path, cost: str, first: str) -> 
     )
     assert row["test"] == pytest.approx(0.92) and row["test_sd"] == pytest.approx(0)
     assert all((tmp_path / place / "summary.json").is_file() for place in row["runs"])
-    expected = "vflbench algorithm=vfl dataset=breast_cancer algorithm.learning_rate=0.1 algorithm.batch_size=32 seed=0"
+    expected = "vflbench algorithm=vfl dataset=breast_cancer algorithm.learning_rate=0.1 algorithm.batch_size=32 "
+    expected += "target=0.9 seed=0"
     assert row["command"] == expected.replace("=vfl", f"={first}")
     assert " times as much (95 %" in found["sure"] and found["tuning"]["bytes"] == 14
 

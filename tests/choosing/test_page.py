@@ -48,7 +48,7 @@ def poisoned(folder: Path, poison: str) -> Record:
         Trial(1, {"a": poison}, f"trials/{poison}", "failed", False, None, 1.0, None, 3.0, 1.0, poison)
     )
     made = record([first, plugin], seeds=[0, 1])
-    made.question["words"] = [f"target=0.9 {poison}"]
+    made.question["words"] = [poison]
     made.excluded, made.notes = [Excluded(poison, poison, poison)], [poison]
     made.floor["ship_it"]["form"] = made.floor["alone"]["learner"] = poison
     lost = method(folder / "lost", "avfl", curves([(10, 1.0)], last=0.8))

@@ -132,6 +132,7 @@ def timeline(found: Mapping[str, Any]) -> str | None:
                       linewidth=0.6, label=named)  # fmt: skip
         axes.set_yticks(range(len(names)), [printable(labels[name]).replace("$", r"\$") for name in names])
         axes.invert_yaxis()
+        axes.set_xlim(left=0)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel("seconds since choosing began")
         canvas.legend_below(figure)

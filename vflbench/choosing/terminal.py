@@ -85,15 +85,15 @@ def changes(found: Mapping[str, Any], most: int = 4) -> list[str]:
     """What would change the answer, in words."""
     said = []
     network, by_name = found["map"], {row["name"]: row["label"] for row in found["methods"]}
+    left_out = [left["name"] for left in network["left_out"]]
     if network["words"]:
         told = "; ".join(one["words"] for one in network["words"][:most])
         said.append(f"On another network the fastest is: {told}")
-    elif network["cells"] and network["you"]:
-        said.append("No other latency or bandwidth makes another method the fastest.")
-    for left in network["left_out"]:
-        said.append(
-            f"Not on other networks: {by_name.get(left['name'], left['name'])} ({left['why'].partition(':')[0]})"
-        )
+    elif network["cells"] and network["you"] and not left_out:
+        said.append("No other latency or bandwidth on the map makes another method the fastest.")
+    if left_out:
+        named = ", ".join(by_name[name] for name in left_out)
+        said.append(f"Known on your network only: {named}; the page says why.")
     easier = [one for one in found["targets"] if one["winner"] not in (None, found["winner"])]
     if easier:
         told = "; ".join(f"{one['label']} up to {one['to']:.4g}" for one in easier[-most:])
