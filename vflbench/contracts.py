@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from vflbench.federation.accounting import Payload
     from vflbench.federation.party import PartySpec
     from vflbench.privacy.mechanisms import Facts
+    from vflbench.runner.logs import Told
 
 LAYOUTS = tuple(
     sorted(path.stem for path in (Path(__file__).parent / "data" / "tasks").glob("[!_]*.py") if path.stem != "base")
@@ -243,6 +244,14 @@ class Launcher(Option, Protocol):
         """
 
 
+class Logger(Option, Protocol):
+    """Who is told of a run while it trains."""
+
+    @staticmethod
+    def start(config: Any, run: Told) -> Any:
+        """What logs one run, with `log(row)` for each evaluation and `finish(summary)` at the end."""
+
+
 class Accounting(Protocol):
     """What every message of a ledger costs; an option of this group has no keys."""
 
@@ -323,6 +332,7 @@ OPTIONS = {
     "topology": Kind(Topology, bare=""),
     "network": Kind(Network, keys=NetworkConfig, bare="*"),
     "launcher": Kind(Launcher, bare="*"),
+    "logger": Kind(Logger),
 }
 
 
@@ -451,8 +461,6 @@ def _keys(info: AlgorithmInfo, config: type) -> Iterator[str]:
         yield f"ALGORITHM says divided_by={info.divided_by!r}, and Config has {has}{whole}"
     elif having and keys[having[0]] not in (int, int | None):  # null: as many as the data set has
         yield f"Config must have the key {having[0]}, of type int"
-    own = tuple(f"algorithm.{key}" for key in keys)
-    yield from _among("ALGORITHM search", tuple(key for key, _ in info.search if key.startswith("algorithm.")), own)
     yield from _among("ALGORITHM published", tuple(key for _, key in info.published), tuple(keys))
 
 

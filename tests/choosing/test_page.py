@@ -11,7 +11,7 @@ import pytest
 
 from tests.choosing.made import curves, method, record
 from tests.plots.poison import COMMANDS, MARKUP
-from vflbench.choosing import answer, page, terminal
+from vflbench.choosing import answer, page, pictures, terminal
 from vflbench.choosing.record import Excluded, Record, Trial
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
@@ -86,6 +86,22 @@ def test_no_text_runs_in_a_browser(tmp_path: Path, browser: Any) -> None:
         body = browser.execute_script("return [document.documentElement.scrollWidth, window.innerWidth]")
         assert body[0] <= max(body[1], 500), "nothing but tables scrolls sideways"
     browser.set_window_size(1280, 1000)
+
+
+def test_epsilons_of_several_kinds_are_not_on_one_axis(tmp_path: Path) -> None:
+    def noised(epsilon: float, covers: str) -> dict[str, Any]:
+        about = {"delta": 1e-5, "unit": "row", "neighbouring": "replace_one", "covers": covers}
+        return {"mechanism": "gdp_embedding", "epsilon": epsilon} | about
+
+    whole = [
+        method(tmp_path, name, curves([(9, 1.0)] * 2), noised(at, "transcript"))
+        for name, at in (("vfl", 3.0), ("vfl_ps", 2.0))
+    ]
+    other = method(tmp_path, "avfl", curves([(9, 1.0)] * 2), noised(1.0, "model"))
+    found = answer.answer(tmp_path, record([*whole, other], epsilon=4.0))
+    finals, _ = pictures._points(found, "epsilon")
+    assert sorted(x for points in finals.values() for x, _ in points) == [2.0, 3.0]
+    assert len(pictures.fronts(found)) == 3
 
 
 def test_the_page_says_all(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -93,13 +93,13 @@ def run(folder: Path, algorithm: str, layout: str, *more: str) -> Run:
 
 
 class Case:
-    """An algorithm on a layout, and the run of it that the tests compare with."""
+    """An algorithm on a layout, and the run of it that the tests compare with; `options` are those of all its runs."""
 
-    def __init__(self, algorithm: str, layout: str, folder: Path) -> None:
-        self.algorithm, self.layout, self.folder = algorithm, layout, folder
+    def __init__(self, algorithm: str, layout: str, folder: Path, *options: str) -> None:
+        self.algorithm, self.layout, self.folder, self.options = algorithm, layout, folder, options
 
     def run(self, folder: Path, *more: str) -> Run:
-        return run(folder, self.algorithm, self.layout, *more)
+        return run(folder, self.algorithm, self.layout, *self.options, *more)
 
     @cached_property
     def whole(self) -> Run:
@@ -222,26 +222,27 @@ def registry_table(case: Case) -> dict[str, Any]:
     return exposure.table(case.algorithm, *parts)
 
 
-def test_every_algorithm_repeats_itself_and_goes_on_where_it_was_stopped(
-    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The run that is stopped is a second one, in a folder of its own: each of its rounds must equal the first one's,
-    to the last bit."""
-    whole = case.whole
-    last = 5 if rounds(case.algorithm) == 6 else 2
+def stopped_and_resumed(train: Callable[..., Run], folder: Path, stop: int = 5) -> Run:
+    """`train(folder, *more)`, which an error ends in round `stop`, gone on with."""
     on_round = Observer.on_round
 
     def breaks(self: Observer, round: int, engine: SimulatedEngine) -> bool:
-        if round == last:
+        if round == stop:
             raise VflbenchError("the power went")
         return on_round(self, round, engine)
 
-    monkeypatch.setattr(Observer, "on_round", breaks)
-    with pytest.raises(VflbenchError, match="the power went"):
-        case.run(tmp_path / "stopped")
-    monkeypatch.undo()
-    assert json.loads((tmp_path / "stopped" / "summary.json").read_text())["status"] == "failed"
-    same(whole, case.run(tmp_path / "stopped", "resume=true"))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(VflbenchError, match="the power went"):
+        patch.setattr(Observer, "on_round", breaks)
+        train(folder)
+    assert json.loads((folder / "summary.json").read_text())["status"] == "failed"
+    return train(folder, "resume=true")
+
+
+def test_every_algorithm_repeats_itself_and_goes_on_where_it_was_stopped(case: Case, tmp_path: Path) -> None:
+    """The run that is stopped is a second one, in a folder of its own: each of its rounds must equal the first one's,
+    to the last bit."""
+    last = 5 if rounds(case.algorithm) == 6 else 2
+    same(case.whole, stopped_and_resumed(case.run, tmp_path / "stopped", last))
 
 
 SAME_PIECES = [
@@ -251,25 +252,13 @@ SAME_PIECES = [
 
 
 @pytest.mark.parametrize("algorithm", ["leasgd", *SAME_PIECES])
-def test_private_workers_go_on_where_they_were_stopped(
-    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_private_workers_go_on_where_they_were_stopped(algorithm: str, tmp_path: Path) -> None:
     """The same noise and batches, and what was spent before the stop still counts."""
     more = ["privacy=dp_sgd", "privacy.epsilon=null", "privacy.noise_multiplier=1.5"]
     more += ["algorithm.ranking=noisy", "algorithm.recategorise_every=3"] if algorithm == "leasgd" else []
-    whole = run(tmp_path / "whole", algorithm, "sharded", *more)
-    on_round = Observer.on_round
-
-    def breaks(self: Observer, round: int, engine: SimulatedEngine) -> bool:
-        if round == 5:
-            raise VflbenchError("the power went")
-        return on_round(self, round, engine)
-
-    monkeypatch.setattr(Observer, "on_round", breaks)
-    with pytest.raises(VflbenchError, match="the power went"):
-        run(tmp_path / "stopped", algorithm, "sharded", *more)
-    monkeypatch.undo()
-    goes_on = run(tmp_path / "stopped", algorithm, "sharded", *more, "resume=true")
+    case = Case(algorithm, "sharded", tmp_path / "whole", *more)
+    whole = case.whole
+    goes_on = stopped_and_resumed(case.run, tmp_path / "stopped")
     same(whole, goes_on)
     assert goes_on.summary["privacy"] == whole.summary["privacy"] and whole.summary["privacy"]["steps"] > 0
 
@@ -288,26 +277,15 @@ PRIVATE_TOKENS = [
 
 
 @pytest.mark.parametrize(("algorithm", "data"), PRIVATE_TOKENS)
-def test_private_tokens_go_on_where_they_were_stopped(
-    algorithm: str, data: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_private_tokens_go_on_where_they_were_stopped(algorithm: str, data: list[str], tmp_path: Path) -> None:
     """What clients have published is kept: the same noise is replaced after the stop, and releases go on counting."""
     small = ["rounds=6", "eval_every=2", "checkpoint_every=2", "engine.threads=1", "plot=none"]
-    words = [f"algorithm={algorithm}", *data, *small, *TOKENS]
-    whole = vflbench.run([*words, f"hydra.run.dir={tmp_path / 'whole'}"])
-    stopped = [*words, f"hydra.run.dir={tmp_path / 'stopped'}"]
-    on_round = Observer.on_round
 
-    def breaks(self: Observer, round: int, engine: SimulatedEngine) -> bool:
-        if round == 5:
-            raise VflbenchError("the power went")
-        return on_round(self, round, engine)
+    def train(folder: Path, *more: str) -> Run:
+        return vflbench.run([f"algorithm={algorithm}", *data, *small, *TOKENS, *more, f"hydra.run.dir={folder}"])
 
-    monkeypatch.setattr(Observer, "on_round", breaks)
-    with pytest.raises(VflbenchError, match="the power went"):
-        vflbench.run(stopped)
-    monkeypatch.undo()
-    goes_on = vflbench.run([*stopped, "resume=true"])
+    whole = train(tmp_path / "whole")
+    goes_on = stopped_and_resumed(train, tmp_path / "stopped")
     same(whole, goes_on)
     releases = whole.summary["privacy"]["releases"]
     assert goes_on.summary["privacy"] == whole.summary["privacy"] and releases["done"] == releases["planned"] > 0
@@ -323,23 +301,11 @@ GRAPH_PRIVATE = [
 
 
 @pytest.mark.parametrize(("algorithm", "more"), GRAPH_PRIVATE)
-def test_private_graphs_go_on_where_they_were_stopped(
-    algorithm: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_private_graphs_go_on_where_they_were_stopped(algorithm: str, more: list[str], tmp_path: Path) -> None:
     """The same noise and the same edges shown; ids are not rehearsed again, and releases go on counting."""
-    whole = run(tmp_path / "whole", algorithm, "graph", *more)
-    on_round = Observer.on_round
-
-    def breaks(self: Observer, round: int, engine: SimulatedEngine) -> bool:
-        if round == 5:
-            raise VflbenchError("the power went")
-        return on_round(self, round, engine)
-
-    monkeypatch.setattr(Observer, "on_round", breaks)
-    with pytest.raises(VflbenchError, match="the power went"):
-        run(tmp_path / "stopped", algorithm, "graph", *more)
-    monkeypatch.undo()
-    goes_on = run(tmp_path / "stopped", algorithm, "graph", *more, "resume=true")
+    case = Case(algorithm, "graph", tmp_path / "whole", *more)
+    whole = case.whole
+    goes_on = stopped_and_resumed(case.run, tmp_path / "stopped")
     same(whole, goes_on)
     found = whole.summary["privacy"]
     assert goes_on.summary["privacy"] == found and found["releases"]["done"] == found["releases"]["planned"] > 0
@@ -357,35 +323,37 @@ SPLIT_PRIVATE = [
 
 
 @pytest.mark.parametrize(("algorithm", "mechanism"), SPLIT_PRIVATE)
-def test_private_split_learning_goes_on_where_it_was_stopped(
-    algorithm: str, mechanism: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_private_split_learning_goes_on_where_it_was_stopped(algorithm: str, mechanism: str, tmp_path: Path) -> None:
     """The same noise and randomised labels, and releases go on counting."""
     more = [f"privacy={mechanism}", "dataset.task=classes"]
-    whole = run(tmp_path / "whole", algorithm, "aligned", *more)
-    on_round = Observer.on_round
-
-    def breaks(self: Observer, round: int, engine: SimulatedEngine) -> bool:
-        if round == 2:
-            raise VflbenchError("the power went")
-        return on_round(self, round, engine)
-
-    monkeypatch.setattr(Observer, "on_round", breaks)
-    with pytest.raises(VflbenchError, match="the power went"):
-        run(tmp_path / "stopped", algorithm, "aligned", *more)
-    monkeypatch.undo()
-    goes_on = run(tmp_path / "stopped", algorithm, "aligned", *more, "resume=true")
+    case = Case(algorithm, "aligned", tmp_path / "whole", *more)
+    whole = case.whole
+    goes_on = stopped_and_resumed(case.run, tmp_path / "stopped", 2)
     same(whole, goes_on)
     releases = whole.summary["privacy"]["releases"]
     assert goes_on.summary["privacy"] == whole.summary["privacy"] and releases["done"] == releases["planned"] > 0
 
 
-@pytest.mark.parametrize("timing", ["causal", pytest.param("round", marks=pytest.mark.slow)])
-def test_communication_time_is_the_time_without_computing(case: Case, timing: str, tmp_path: Path) -> None:
+def test_communication_time_is_the_time_without_computing(case: Case, tmp_path: Path) -> None:
     """With a compute clock, communication_seconds comes from a replay: it must be the virtual time of a run whose clock
     is `none`."""
     if case.algorithm in DEPENDS_ON_TIME:
         pytest.skip("what it does depends on time: no such equality is claimed")
+    compare_times(case, "causal", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("algorithm", "layout"), [case for case in CASES if case[0] in REPRESENTATIVES - DEPENDS_ON_TIME]
+)
+def test_communication_time_of_exchanges_is_the_time_without_computing(
+    algorithm: str, layout: str, tmp_path: Path
+) -> None:
+    """The replay reads messages, whichever algorithm sent them."""
+    compare_times(Case(algorithm, layout, tmp_path / "whole"), "round", tmp_path)
+
+
+def compare_times(case: Case, timing: str, tmp_path: Path) -> None:
     clock_is_none = timing == "causal" and not registry.algorithms()[case.algorithm].modelled
     none = [f"network.timing={timing}", "engine.compute_clock=none"]
     instant = case.whole if clock_is_none else case.run(tmp_path / "none", *none)
@@ -414,20 +382,12 @@ def test_networks_of_tokens_go_on_where_they_were_stopped(algorithm: str, batch_
     ]
     network += ["algorithm.tokens=2", "algorithm.hops=2", "algorithm.local_steps=3"] if algorithm == "mtcd" else []
     small = ["eval_every=2", "checkpoint_every=2", "engine.threads=1", "plot=none", "rounds=6"]
-    whole = vflbench.run([f"algorithm={algorithm}", *network, *small, f"hydra.run.dir={tmp_path / 'whole'}"])
+
+    def train(folder: Path, *more: str) -> Run:
+        return vflbench.run([f"algorithm={algorithm}", *network, *small, *more, f"hydra.run.dir={folder}"])
+
+    whole = train(tmp_path / "whole")
     assert (
         whole.summary["status"] == "completed" and whole.curve.columns[-1] == f"test_{whole.summary['metric']['name']}"
     )
-    stopped = f"hydra.run.dir={tmp_path / 'stopped'}"
-    ended = Observer.on_round
-
-    def breaks(self: Observer, round: int, engine: SimulatedEngine) -> bool:
-        if round == 5:
-            raise VflbenchError("the power went")
-        return ended(self, round, engine)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Observer, "on_round", breaks)
-        with pytest.raises(VflbenchError, match="the power went"):
-            vflbench.run([f"algorithm={algorithm}", *network, *small, stopped])
-    same(whole, vflbench.run([f"algorithm={algorithm}", *network, *small, stopped, "resume=true"]))
+    same(whole, stopped_and_resumed(train, tmp_path / "stopped"))

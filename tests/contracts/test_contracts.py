@@ -130,11 +130,6 @@ def test_a_data_set_that_keeps_the_contract_is_taken(tmp_path: Path) -> None:
         ("workers: int = 5", 'workers: str = "5"', "Config must have the key workers, of type int"),
         (
             'divided_by="workers",',
-            'divided_by="workers", search=(("algorithm.rate", ("1",)),),',
-            "search has 'algorithm.rate': there are algorithm.name",
-        ),
-        (
-            'divided_by="workers",',
             'divided_by="workers", published=(("model", "size"),),',
             "published has 'size': there are name, workers",
         ),

@@ -301,10 +301,9 @@ def _demands(found: Sequence[Standing], question: Mapping[str, Any]) -> list[dic
         words = f"{demand.words} ({demand.guarantee})" if demand.guarantee else demand.words
         why = None if first else "nobody reaches the target" if met else "no method here"
         row: dict[str, Any] = dict.fromkeys(("winner", "label", "cost", "others_see"))
-        if first is not None:
-            best = first.standing
-            row |= {"winner": best.name, "label": best.label, "cost": first.value}
-            row["others_see"] = best.seen.words if best.seen else None
+        if first is not None and (sees := first.standing.seen) is not None:
+            one = first.standing
+            row |= {"winner": one.name, "label": one.label, "cost": first.value, "others_see": sees.words}
         answers.append({"others_may_see": words, **row, "why": why})
     return answers
 

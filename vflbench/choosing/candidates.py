@@ -130,9 +130,9 @@ def _divide_alike(methods: list[tuple[Method, RunConfig]], question: Question) -
     typed = [word for word in question.words if word.startswith(DIVISION)]
     for key in DIVISION:
         own = key.removeprefix("algorithm.")
-        having = [(method, run) for method, run in methods if getattr(run.algorithm, own, None) is not None]
+        having = [(method, run) for method, run in methods if vars(run.algorithm).get(own) is not None]
         words = [word for word in typed if word.startswith(f"{key}=")]
-        numbers = {getattr(run.algorithm, own) for _, run in having}
+        numbers = {vars(run.algorithm)[own] for _, run in having}
         if not words and len(numbers) > 1:
             words = [f"{key}={min(numbers)}"]
         for method, _ in having:

@@ -42,7 +42,10 @@ def fronts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _points(found: Mapping[str, Any], axis: str) -> tuple[Points, Points]:
     """Of the methods in the table, and of the trials: name -> (x, judged metric)."""
     finals: dict[str, list[tuple[float, float]]] = {}
+    kind = next((row["guarantee"] for row in found["methods"] if row["guarantee"]), None)
     for row in found["methods"]:
+        if axis == "epsilon" and row["guarantee"] != kind:
+            continue  # epsilons of several kinds are not on one axis
         x = row[axis] if axis != "bytes" or row[axis] is not None else row["sent"]
         if x and row["validation"] is not None:
             finals[row["name"]] = [(x, row["validation"])]
@@ -60,8 +63,10 @@ def _front(found: Mapping[str, Any], axis: str, finals: Points, trials: Points) 
     labels = {row["name"]: row["label"] for row in found["methods"]}
     for name, points in trials.items():
         axes.plot(*zip(*points, strict=True), linestyle="none", **_look(styles[name]), markersize=3.5, alpha=0.45)
-    front = _pareto([point for points in finals.values() for point in points], found["question"]["goal"])
-    axes.plot(*zip(*front, strict=True), color=style.QUIET, linewidth=1.2, drawstyle="steps-post", zorder=1.5)
+    ranked = {row["name"] for row in found["methods"] if row["place"]} or set(labels)  # others are not compared
+    front = _pareto([point for name in finals if name in ranked for point in finals[name]], found["question"]["goal"])
+    if front:
+        axes.plot(*zip(*front, strict=True), color=style.QUIET, linewidth=1.2, drawstyle="steps-post", zorder=1.5)
     for name, points in finals.items():
         axes.plot(*zip(*points, strict=True), linestyle="none", **_look(styles[name]), markersize=9, label=labels[name])
     axes.set_xscale("log")

@@ -21,7 +21,7 @@ from vflbench import config, registry
 from vflbench.choosing import halving, shown, spaces
 from vflbench.choosing.question import Question
 from vflbench.choosing.record import Excluded, Method, Record, Trial
-from vflbench.choosing.work import Measure, Task, Train, carry_out
+from vflbench.choosing.work import Measure, Task, Train, Workers
 from vflbench.results import reader, selection
 from vflbench.results.pricing import Charged
 from vflbench.results.texts import human_bytes
@@ -53,7 +53,7 @@ class Search:
 
     def __init__(self, question: Question, folder: Path, record: Record, entering: list[Method], work: Work) -> None:
         self.question, self.folder, self.record, self.entering = question, folder, record, entering
-        self.work, self.report = work, work.report
+        self.work, self.report, self.workers = work, work.report, Workers(question.jobs)
         self.began = time.time() - record.spent_seconds
         self.paths: dict[str, halving.Path] = {}  # of trials' folders
 
@@ -62,23 +62,22 @@ class Search:
     def run(self) -> Record:
         """Search, and train the final's runs; the record is written as it grows."""
         try:
-            if not self.record.methods:
-                self._enter()
-            if self.record.status in ("searching", "interrupted"):
-                self.record.status = "searching"
-                self._trials()
-                self._choose()
-                self.record.status = "finals"
-            if self.question.target is not None:
-                self.record.status = "finals"
-                self._finals()
-            else:
-                self.record.status = "complete"
+            with self.workers:
+                if not self.record.methods:
+                    self._enter()
+                if self.record.status in ("searching", "interrupted"):
+                    self.record.status = "searching"
+                    self._trials()
+                    self._choose()
+                self.record.status = "finals" if self.question.target is not None else "complete"
+                if self.question.target is not None:
+                    self._finals()
         except KeyboardInterrupt:
             self.record.status = "interrupted" if self.record.status == "searching" else self.record.status
             raise
         finally:
-            self._write()
+            if self.record.methods:
+                self._write()
         return self.record
 
     def _write(self) -> None:
@@ -111,7 +110,7 @@ class Search:
         self.report(f"what a round sends of each of {len({method.algorithm for method in methods})} algorithms")
         unit = "seconds" if self.question.cost == "seconds" else "bytes"
         refused: dict[str, dict[str, Any]] = {}
-        for task, found in carry_out(self._measured(methods), self.work.measure, self.question.jobs):
+        for task, found in self.workers.carry_out(self._measured(methods), self.work.measure):
             own = [method for method in methods if method.algorithm == task.about.algorithm]
             if "error" in found:
                 refused[task.about.algorithm] = found
@@ -161,7 +160,7 @@ class Search:
         level = self.record.trials_each
         while level < (self.question.trials or MOST_TRIALS) and not self._over(SHARE):
             whole = True
-            for task, failure in carry_out(self._level(level), self.work.train, self.question.jobs):
+            for task, failure in self.workers.carry_out(self._level(level), self.work.train):
                 whole &= self._trial_ended(task, failure)
             whole &= all(self._has(method, level) for method in self._tuned(level))
             if not whole:
@@ -389,7 +388,7 @@ class Search:
 
     def _finals(self) -> None:
         finalists = self.finalists()
-        for task, failure in carry_out(self._final_tasks(finalists), self.work.train, self.question.jobs):
+        for task, failure in self.workers.carry_out(self._final_tasks(finalists), self.work.train):
             method, (folder, run) = task.about, self._found(task)
             if run is not None and run.summary.get("reason") == halving.LATE:
                 self.record.running[folder]["late"] = True

@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from vflbench import config, registry
+from vflbench.choosing.command import written
 from vflbench.choosing.question import Question
 from vflbench.choosing.shown import hidden
 from vflbench.types import Problem, RunConfig, VflbenchError, refuse
@@ -178,7 +179,4 @@ def widened(given: Mapping[str, Any], side: str) -> dict[str, Any] | None:
 
 def in_words(values: Mapping[str, Any]) -> list[str]:
     """The overrides of a point."""
-    return [
-        f"{key}={'null' if value is None else str(value).lower() if isinstance(value, bool) else value}"
-        for key, value in values.items()
-    ]
+    return [f"{key}={written(value)}" for key, value in values.items()]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from vflbench.choosing.halving import Halving
 from vflbench.types import VflbenchError
@@ -27,36 +27,52 @@ class Task:
     about: Any = None  #: what it is for; it stays in this process
 
 
-def carry_out(tasks: Iterator[Task], do: Callable[..., Any], jobs: int) -> Iterator[tuple[Task, Any]]:
-    """Each task when it ends, with what `do` gives. The next task is asked for when there is a place for it.
+class Workers:
+    """The processes that work, as long as the block lasts, so that each imports torch once; of one job this one."""
 
-    Raises
-    ------
-    VflbenchError : a process has died.
-    """
-    if jobs == 1:
-        for task in tasks:
-            yield task, do(*task.arguments)
-        return
-    threads = str(max((os.cpu_count() or 1) // jobs, 1))
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(threads,)) as pool:
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        if self.jobs > 1:
+            threads = str(max((os.cpu_count() or 1) // self.jobs, 1))
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_begin, initargs=(threads,))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def carry_out(self, tasks: Iterator[Task], do: Callable[..., Any]) -> Iterator[tuple[Task, Any]]:
+        """Each task when it ends, with what `do` gives. The next task is asked for when there is a place for it.
+
+        Raises
+        ------
+        VflbenchError : a process has died.
+        """
+        if self._pool is None:
+            for task in tasks:
+                yield task, do(*task.arguments)
+            return
         running: dict[Future[Any], Task] = {}
         while True:
-            while len(running) < jobs and (new := next(tasks, None)) is not None:
-                running[pool.submit(do, *new.arguments)] = new
+            while len(running) < self.jobs and (new := next(tasks, None)) is not None:
+                running[self._pool.submit(do, *new.arguments)] = new
             if not running:
                 return
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in [one for one in running if one in done]:  # in the order in which they began
-                try:
-                    result = future.result()
-                except BrokenProcessPool as error:
-                    raise VflbenchError(
-                        "a process that trains has died, perhaps of lack of memory: go on with resume=true, and fewer "
-                        "jobs"
-                    ) from error
-                yield running.pop(future), result
+                yield running.pop(future), _result(future)
+
+
+def _result(future: Future[Any]) -> Any:
+    try:
+        return future.result()
+    except BrokenProcessPool as error:
+        reason = "a process that trains has died, perhaps of lack of memory: go on with resume=true, and fewer jobs"
+        raise VflbenchError(reason) from error
 
 
 def _begin(threads: str) -> None:

@@ -55,7 +55,7 @@ def search(asked: question.Question, root: Path) -> tuple[Path, Record]:
         folder = folders.make_new(folder)
     inventory.claim(folder, "Choose another folder with out=FOLDER")
     work = Work(partial(train_one, asked.config_dir), partial(measure_one, asked.config_dir), complain)
-    complain(f"choosing in {shown(folder)}; the same command with resume=true goes on where it was stopped")
+    complain(f"searching in {shown(folder)}; the same command with resume=true goes on where it was stopped")
     with lock.held(folder), interrupts.passed_on(folder), _quiet():
         try:
             Search(asked, folder, record, entering, work).run()

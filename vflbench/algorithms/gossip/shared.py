@@ -37,7 +37,6 @@ FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "privacy": ("none", "dp_sgd"),
     "models": ("mlp3", "cnn3", "logistic"),
     "epochs": True,
-    "search": (("algorithm.lr", ("0.05", "0.1", "0.2", "0.3", "0.5")),),
 }
 AHEAD = 256  # rows that are gathered at once: several batches where they are small
 Moved = tuple[Tensor, Tensor, Tensor]  # w, the running mean of losses, their sum

@@ -21,7 +21,6 @@ FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "divided_by": "parties",
     "reports": ("predictions",),
     "models": ("gcnii", "gcn", "gat", "residual_gcn", "pyg"),
-    "search": (("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
 }
 
 

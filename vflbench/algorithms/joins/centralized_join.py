@@ -34,10 +34,6 @@ ALGORITHM = AlgorithmInfo(
     divided_by="parties",
     reports=("predictions",),
     privacy=("none", "dp_sgd"),
-    search=(
-        ("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")),
-        ("algorithm.batch_size", ("1024", "10240")),
-    ),
     exact="it sends nothing",
     assumes=("pooled",),
     accounting=("strict", "tablepuppet"),

@@ -34,7 +34,6 @@ ALGORITHM = AlgorithmInfo(
     reports=("partial",),
     privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
     attacks=("none", "prediction_recovery", "residual_labels"),
-    search=(("algorithm.lr", ("0.01", "0.02", "0.05", "0.1", "0.2", "0.3", "0.4", "0.5", "0.7", "1.0", "1.2", "1.5")),),
     # any codec: rounded predictions make a noisy gradient
     remembered=("prediction", "residual"),
     accounting=("strict", "tablepuppet", "everything"),

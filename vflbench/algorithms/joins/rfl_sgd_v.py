@@ -21,10 +21,6 @@ ALGORITHM = AlgorithmInfo(
     reports=("partial",),
     privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
     attacks=("none", "prediction_recovery", "residual_labels"),
-    search=(
-        ("algorithm.lr", ("0.02", "0.05", "0.1", "0.2", "0.5", "1.0")),
-        ("algorithm.batch_size", ("1024", "10240")),
-    ),
     # any codec: rounded predictions make noisy gradients; each batch has other rows, so nothing is remembered
     accounting=("strict", "tablepuppet", "everything"),
 )

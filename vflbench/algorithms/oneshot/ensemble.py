@@ -36,7 +36,6 @@ ALGORITHM = AlgorithmInfo(
     exact="it sends predictions of held-out nodes only, which no codec compresses",
     refuses=(("any", "training sends nothing, and no mechanism covers votes of the evaluation"),),
     one_shot=True,
-    search=(("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
 )
 EXPOSES = (
     Sent(

@@ -57,7 +57,6 @@ ALGORITHM = AlgorithmInfo(
     one_shot=True,
     exact="least squares is exact only with the very sums that were sent",
     refuses=(("any", "tables send whole rows and exact sums, which no mechanism clips or noises"),),
-    search=(("algorithm.penalty", ("1e-6", "1e-4", "1e-2")),),
 )
 EXPOSES = (
     *exposes.TABLES,

@@ -60,7 +60,6 @@ ALGORITHM = AlgorithmInfo(
     models=("gcnii", "gcn", "gat", "residual_gcn", "pyg"),
     privacy=("none", "gaussian_embedding", "edge_rr"),
     one_shot=True,
-    search=(("algorithm.lr", ("0.003", "0.01", "0.03")), ("model.dropout", ("0.3", "0.5", "0.7"))),
 )
 RAW, Z = ("form", "raw"), ("form", "propagated")
 EXPOSES = (

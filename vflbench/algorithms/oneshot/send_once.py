@@ -74,7 +74,6 @@ ALGORITHM = AlgorithmInfo(
     epochs=True,
     one_shot=True,
     own_rows=True,
-    search=(("algorithm.learning_rate", ("0.05", "0.1")), ("algorithm.leaves", ("31", "63"))),
 )
 NOISED = ("gaussian_embedding", "gdp_embedding")
 EXPOSES = (

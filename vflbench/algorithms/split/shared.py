@@ -35,7 +35,6 @@ FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "models": ("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
     "epochs": True,
     "modelled": True,
-    "search": (("algorithm.lr", ("0.0003", "0.001", "0.003")),),
 }
 ACTIVE = "active"  # the organisation that has the labels, and that organisation's own party
 log = logging.getLogger(__name__)

@@ -44,7 +44,6 @@ ALGORITHM = AlgorithmInfo(
     reports=("predictions", "partial"),
     privacy=("none", "dp_sgd"),
     models=("auto", "split_mlp", "mvcnn", "resnet", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
-    search=(("algorithm.lr", ("0.03", "0.1", "0.3")),),
     exact="it sends nothing",
     assumes=("pooled",),
     accounting=("strict",),

@@ -82,7 +82,6 @@ ALGORITHM = AlgorithmInfo(
         "semi_decentralized",
         "edge_list",
     ),
-    search=(("algorithm.lr", ("0.03", "0.1", "0.3")),),
     privacy=("none", "gaussian_embedding"),
     # any codec: the server rebuilds the token every round, so errors do not pile up
     remembered=("representation", "token"),

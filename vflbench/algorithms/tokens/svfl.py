@@ -62,7 +62,6 @@ ALGORITHM = AlgorithmInfo(
         "edge_list",
     ),
     attacks=("none", "gram_recovery"),
-    search=(("algorithm.lr", ("0.03", "0.1", "0.3")),),
     privacy=("none", "gaussian_embedding"),
     # any codec: the token is rebuilt every round, so errors do not pile up
     remembered=("representation", "token"),

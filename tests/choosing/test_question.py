@@ -1,0 +1,89 @@
+"""The words of a question: what is wrong is told together, with the closest match."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vflbench import cli
+from vflbench.choosing import candidates, question
+from vflbench.types import ConfigError
+
+
+def test_a_question_is_read() -> None:
+    asked = question.parse(
+        ["dataset=cora", "target=0.8", "budget=1.5h", "trials=4", "network.latency_ms=50", "privacy.epsilon=4"],
+        "choose",
+    )
+    assert (asked.dataset, asked.target, asked.budget, asked.trials, asked.epsilon) == ("cora", 0.8, 5400.0, 4, 4.0)
+    assert asked.asked()["seeds"] == [1, 2, 3]  # not the seed that tunes
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["targt=1", "trials=1"], r"targt=1: unknown.*Did you mean 'target'"),
+        (["target=0.8"], "say how long it may take or how many settings of each method it tries"),
+        (["trials=2"], "say what must be reached on validation rows"),
+        (["target=a", "trials=0"], "(?s)target=a: must be a number.*trials=0: must be a whole number of at least 1"),
+        (["target=1", "budget=10"], "budget=10: must be a time, as in 90s, 30m, 2h or 1d"),
+        (["target=1", "trials=1", "cost=byte"], "cost=byte: must be one of bytes, seconds, weighted.*'bytes'"),
+        (["target=1", "trials=1", "demand=colums"], "demand=colums: .*Did you mean 'columns'"),
+        (["target=1", "trials=1", "algorithm=glasu,glas"], "algorithm=glas: unknown algorithm.*'glasu'"),
+        (["target=1", "trials=1", "algorithm.lr=1"], "algorithm.lr=1: is a method's own: choose searches for it"),
+    ],
+)
+def test_what_is_wrong_is_told(words: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        question.parse(words, "choose")
+
+
+def entered(*words: str) -> tuple[set[str], dict[str, str]]:
+    """Names of the methods that enter, and why the others do not."""
+    methods, excluded = candidates.enter(question.parse([*words, "trials=1"], "choose"))
+    return {method.name for method in methods}, {one.algorithm: one.reason for one in excluded}
+
+
+def test_who_enters_is_who_fits_the_data() -> None:
+    names, reasons = entered("dataset=digits_graph", "target=0.8")
+    assert names == {"glasu", "glasu_exact", "graph_once", "ensemble", "simulated_centralized"}
+    assert reasons["centralized_gnn"] == "one party has all data: it is a ceiling, not a federation"
+    assert reasons["standalone_gnn"] == "it sends nothing: it is the floor that methods are compared with"
+    assert reasons["vfl"] == "it needs aligned data, and digits_graph gives graph"
+
+
+def test_epsilon_asks_every_mechanism_and_a_demand_excludes_by_name() -> None:
+    names, reasons = entered("dataset=digits_graph", "target=0.8", "privacy.epsilon=4")
+    assert {"glasu · edge_rr", "glasu · gaussian_embedding", "graph_once · edge_rr"} <= names
+    assert reasons["ensemble"].startswith("no mechanism gives it an epsilon: training sends nothing")
+    names, reasons = entered("dataset=star_schema", "target=0.8", "demand=columns", "algorithm=gram_once,rfl_sgd_v")
+    assert names == {"rfl_sgd_v"} and reasons["gram_once"] == "it shows raw"
+
+
+def test_the_data_are_divided_alike() -> None:
+    methods, _ = candidates.enter(
+        question.parse(
+            ["dataset=breast_cancer", "dataset.problem=learning", "target=0.8", "trials=1", "algorithm=mtcd,vfl"],
+            "choose",
+        )
+    )
+    assert all("algorithm.parties=2" in method.words for method in methods)  # mtcd's default is 40
+
+
+def test_a_wrong_value_is_told_before_any_folder_is_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["choose", "dataset=cora", "target=0.8", "trials=1", "network.latncy_ms=3"]
+    assert cli.command(words) == 1
+    assert "Did you mean 'network.latencies'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_with_something_else_in_it_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.txt").write_text("x")
+    words = ["choose", "dataset=digits_graph", "target=0.8", "trials=1", "algorithm=glasu", f"out={tmp_path}"]
+    assert cli.command(words) == 1
+    assert "mine.txt: not what vflbench wrote there" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

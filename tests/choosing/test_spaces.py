@@ -1,0 +1,109 @@
+"""Spaces: each method has one, its keys compose, its defaults lie inside; points are the same whenever asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vflbench import config, registry
+from vflbench.choosing import spaces
+from vflbench.types import ConfigError, RunConfig
+
+ALGORITHMS = sorted(name for name, entry in registry.algorithm_entries().items() if not entry.plugin)
+CONVEX = ("dcpa", "stcd")
+DATA = {
+    "graph": ["dataset=digits_graph"],
+    "aligned": ["dataset=breast_cancer", "dataset.problem=learning"],
+    "relational": ["dataset=star_schema"],
+    "sharded": ["dataset=digits"],
+}
+
+
+@pytest.fixture(scope="module")
+def hydra() -> Iterator[Any]:
+    with config.session() as hydra:
+        yield hydra
+
+
+def planned(hydra: Any, algorithm: str, *words: str) -> RunConfig:
+    typed = [f"algorithm={algorithm}", *DATA[registry.algorithms()[algorithm].layouts[0]], *words]
+    typed += ["dataset.problem=sparse_logistic"] if algorithm in CONVEX else []
+    run = config.plan(hydra, typed).config
+    assert run is not None
+    return run
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_method_has_a_space_with_its_defaults_inside(algorithm: str, hydra: Any) -> None:
+    run, space = planned(hydra, algorithm), spaces.read(algorithm)
+    assert space, f"conf/search/{algorithm}.yaml says what is searched"
+    for key, given in space.items():
+        assert spaces.has(run, key), key
+        default = spaces.default(run, key)
+        if isinstance(given, list):
+            assert default in given, (key, default)
+        else:
+            assert given["low"] <= default <= given["high"], (key, default)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_end_of_a_space_composes(algorithm: str, hydra: Any) -> None:
+    space = spaces.read(algorithm)
+    for share in (0.0, 1.0):
+        values = {key: spaces.value_at(given, share) for key, given in space.items()}
+        run = planned(hydra, algorithm, *spaces.in_words(values))
+        assert {key: spaces.default(run, key) for key in space} == values
+
+
+def test_every_space_is_of_a_method() -> None:
+    found = {path.stem for path in (registry.config_dir() / "search").glob("*.yaml")}
+    assert found == set(ALGORITHMS)
+
+
+SPACE: dict[str, Any] = {
+    "algorithm.lr": {"low": 0.01, "high": 1.0, "log": True},
+    "algorithm.local_steps": {"low": 1, "high": 16, "log": True, "int": True, "most": 20},
+    "codec": ["none", "int8"],
+}
+
+
+def test_a_point_depends_on_space_seed_and_number_alone() -> None:
+    points = [spaces.point(SPACE, 0, number) for number in (1, 2, 3)]
+    assert [spaces.point(SPACE, 0, number) for number in (3, 1)] == [points[2], points[0]]
+    assert len({str(point) for point in points}) == 3
+    assert spaces.point(SPACE, 1, 1) != points[0]
+    # a wider range moves its own axis alone
+    wider = {**SPACE, "algorithm.lr": {"low": 0.01, "high": 10.0, "log": True}}
+    moved = spaces.point(wider, 0, 2)
+    assert moved.pop("algorithm.lr") > points[1].pop("algorithm.lr") and moved == points[1]
+
+
+def test_shares_of_a_range_are_values_and_back() -> None:
+    lr = SPACE["algorithm.lr"]
+    assert [spaces.value_at(lr, share) for share in (0.0, 0.5, 1.0)] == [0.01, 0.1, 1.0]  # 10^-2, 10^-1, 10^0
+    assert spaces.share_of(lr, 0.1) == pytest.approx(0.5)
+    assert [spaces.value_at(["a", "b"], share) for share in (0.0, 0.49, 0.5, 1.0)] == ["a", "a", "b", "b"]
+    even = {"low": 1, "high": 4, "int": True}
+    assert [spaces.value_at(even, share) for share in (0.0, 0.24, 0.26, 0.99, 1.0)] == [1, 1, 2, 4, 4]
+
+
+def test_a_value_at_an_edge_widens_its_range_as_far_as_it_may() -> None:
+    assert spaces.edges(SPACE, {"algorithm.lr": 0.011, "algorithm.local_steps": 4, "codec": "none"}) == {
+        "algorithm.lr": "low"
+    }
+    assert spaces.widened(SPACE["algorithm.lr"], "low") == {"low": 0.001, "high": 1.0, "log": True}
+    wider = spaces.widened(SPACE["algorithm.local_steps"], "high")  # 16 * sqrt(16 / 1) = 64, at most 20
+    assert wider is not None and wider["high"] == 20
+    assert spaces.widened(wider, "high") is None
+    assert spaces.widened(SPACE["algorithm.local_steps"], "low") is None  # there is no half step
+
+
+@pytest.mark.parametrize("given", ["{low: 2, high: 1}", "{low: 0, high: 1, log: true}", "[1]", "{low: 1, hgh: 2}", "3"])
+def test_a_range_that_is_none_is_refused_by_name(given: str, tmp_path: Path) -> None:
+    (tmp_path / "search").mkdir()
+    (tmp_path / "search" / "mine.yaml").write_text(f"algorithm.lr: {given}\n")
+    with pytest.raises(ConfigError, match=r"mine.yaml algorithm.lr="):
+        spaces.read("mine", str(tmp_path))

@@ -1,0 +1,127 @@
+"""`vflbench tune`."""
+
+from __future__ import annotations
+
+import os
+import time
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vflbench import registry
+from vflbench.choosing import question
+from vflbench.choosing.record import Method, Record, Trial
+from vflbench.cli.choose import search
+from vflbench.cli.words import RUNS, say, shown
+from vflbench.results.folder import atomic_write
+from vflbench.results.sweep import align
+from vflbench.types import Problem, VflbenchError, refuse
+
+PLACE = RUNS / "tune"
+USAGE = (
+    "vflbench tune algorithm=A dataset=D [trials=N] [budget=30m] [target=T] [cost=bytes|seconds|weighted] [jobs=N] "
+    "[seed=0] [overwrite=true] [resume=true] [privacy=...] [dataset.KEY=VALUE ...] [network.KEY=VALUE ...] "
+    "[--out DIR] [--config-dir DIR]"
+)
+
+
+def command(args: list[str]) -> int:
+    """`vflbench tune algorithm=A dataset=D words ...`: a method's settings for a data set, for single runs."""
+    parser = ArgumentParser(
+        prog="vflbench tune",
+        usage=USAGE,
+        description="Search a method's settings: best validation metric, or with target= least cost to it.",
+    )
+    parser.add_argument("words", nargs="*", help="what to tune")
+    parser.add_argument("--out", metavar="DIR", help="a folder of options: the values go into DIR/tuned/A/D.yaml")
+    parser.add_argument("--config-dir", metavar="DIR", help="a folder with options of your own")
+    flags = parser.parse_intermixed_args(args)
+    asked = question.parse(flags.words, "tune", flags.config_dir)
+    problems = []
+    if asked.algorithms is None or len(asked.algorithms) != 1:
+        problems.append(Problem("algorithm", ",".join(asked.algorithms or []) or "(missing)", "name one method"))
+    if not any(word.startswith("dataset=") for word in asked.words):
+        problems.append(Problem("dataset", "(missing)", "name the data set"))
+    refuse(problems)
+    assert asked.algorithms is not None
+    file = _file(asked.algorithms[0], asked.dataset, flags.out)
+    if file.exists() and not asked.overwrite:
+        raise VflbenchError(f"{file} is there already: replace it with overwrite=true, or choose another --out DIR")
+    folder, record = search(asked, PLACE)
+    method = record.methods[0]
+    say(align([*_table(record, method)]))
+    for note in record.notes:
+        say(f"note: {note}")
+    best = next((trial for trial in method.trials if trial.number == method.best), None)
+    if best is None:
+        raise VflbenchError(f"no trial has a value; the runs are in {shown(folder)}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(file, text(record, method, best))
+    say(f"runs: {shown(folder)}")
+    say(f"tuned values: {shown(file)}")
+    return 0
+
+
+def _file(algorithm: str, dataset: str, out: str | None) -> Path:
+    """Where the values go: below --out, else where a checkout has its options.
+
+    Raises
+    ------
+    VflbenchError : there is neither.
+    """
+    conf = registry.config_dir()
+    if out is None and not os.access(conf, os.W_OK):
+        raise VflbenchError("say where the values go: --out DIR, which later runs name with --config-dir DIR")
+    folder = Path(out) if out is not None else conf
+    if folder.exists() and not folder.is_dir():
+        raise VflbenchError(f"--out {out}: it is a file")
+    return folder / "tuned" / algorithm / f"{dataset}.yaml"
+
+
+def _table(record: Record, method: Method) -> Iterator[list[str]]:
+    """The trials, best first as the search ranks them, with the keys that differ."""
+    keys = list(method.space)
+    yield ["", "trial", *(key.removeprefix("algorithm.") for key in keys), *_heads(record)]
+    for trial in method.trials:
+        values = [str(trial.values.get(key, "")) for key in keys]
+        yield ["best" if trial.number == method.best else "", str(trial.number), *values, *_scores(trial)]
+
+
+def _heads(record: Record) -> list[str]:
+    return [str(record.question["metric"]), "bytes", "seconds", "status"]
+
+
+def _scores(trial: Trial) -> list[str]:
+    numbers = [trial.metric, trial.bytes, trial.seconds]
+    return [*("-" if number is None else f"{number:.5g}" for number in numbers), trial.status]
+
+
+def text(record: Record, method: Method, best: Trial) -> str:
+    """The tuned values as an option file, with space, trials, seed, date and scores in its comments."""
+    asked = record.question
+    objective = "best validation " + str(asked["metric"])
+    if asked["target"] is not None:
+        objective = f"least {asked['cost']} to {asked['metric']} {asked['target']} on validation rows"
+    words = [word for word in method.words if not word.startswith(("algorithm=", "dataset=", "tuned@"))]
+    lines = [
+        "# @package _global_",
+        f"# Chosen by `vflbench tune` on {time.strftime('%Y-%m-%d')}: {objective}.",
+        f"# {record.trials_each} trials, seed {asked['seed']}; test rows were not read.",
+        *([f"# With {' '.join(words)}."] if words else []),
+        "# Space:",
+        *(f"#   {key}: {given}" for key, given in method.space.items()),
+        "# Trials:",
+        *(f"#   {line}" for line in align([*_table(record, method)]).splitlines()),
+    ]
+    tree: dict[str, Any] = {}
+    if options := {key: value for key, value in best.values.items() if "." not in key}:
+        tree["defaults"] = [{f"override /{key}@_global_.{key}": value} for key, value in options.items()]
+    for key, value in best.values.items():
+        group, _, leaf = key.partition(".")
+        if leaf:
+            tree.setdefault(group, {})[leaf] = value
+    body = yaml.safe_dump(tree, sort_keys=False) if tree else "{}\n"
+    return "\n".join(lines) + "\n" + body
