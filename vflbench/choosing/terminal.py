@@ -46,8 +46,9 @@ def lines(found: Mapping[str, Any], folder: Path) -> list[tuple[str, str]]:
         sent = human_bytes(tuning["bytes"])
         text = f"Tuning: {tuning['trials']} trials, {tuning['pruned']} stopped early; they sent {sent} in all."
         said.append((text, "dim"))
-    if found["excluded"] or found["out"]:
-        left = f"{len(found['excluded'])} methods did not enter, {len(found['out'])} did not come to the final"
+    counts = {"did not enter": len(found["excluded"]), "did not come to the final": len(found["out"])}
+    left = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    if left:
         said.append((f"Left out: {left}; the page says why.", "dim"))
     said.append((f"Page: {_shown(folder / PAGE)}", ""))
     return said[:MOST]
@@ -98,12 +99,16 @@ def changes(found: Mapping[str, Any], most: int = 4) -> list[str]:
     if easier:
         told = "; ".join(f"{one['label']} up to {one['to']:.4g}" for one in easier[-most:])
         said.append(f"At an easier target: {told}")
+    others = [one for one in found["kinds"] if one["name"] != found["winner"] and one["reached"]]
+    for one in others[: most // 2]:
+        part = f"{one['reached']} of {one['of']} seeds"
+        said.append(f"With another guarantee, not compared: {one['label']}, {part} ({one['guarantee']})")
     said += _by_demand(found["demands"], found["winner"], most)
     return said
 
 
 def _by_demand(answers: Sequence[Mapping[str, Any]], winner: str | None, most: int) -> list[str]:
-    others = [one for one in answers if one["winner"] != winner]
+    others = [one for one in answers if one["winner"] != winner and "covers the" not in one["others_may_see"]]
     told = "; ".join(f"{one['others_may_see']}: {one['label'] or one['why']}" for one in others[:most])
     return [f"If others may see {told}"] if told else []
 
