@@ -65,7 +65,7 @@ def run(
 
 def question(**given: Any) -> dict[str, Any]:
     return {
-        "words": ["dataset=breast_cancer", "target=0.9"], "dataset": "breast_cancer", "target": 0.9, "goal": "max",
+        "words": ["dataset=breast_cancer"], "dataset": "breast_cancer", "target": 0.9, "goal": "max",
         "metric": "accuracy", "cost": "bytes", "demand": None, "epsilon": None, "budget_seconds": 60.0, "trials": 2,
         "seed": 0, "seeds": [0, 1, 2],
     } | given  # fmt: skip

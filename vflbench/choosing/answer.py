@@ -52,7 +52,8 @@ def answer(folder: Path, record: Record) -> dict[str, Any]:
     question = record.question
     target, goal, cost = float(question["target"]), question["goal"], question["cost"]
     found = standing.read(folder, record)
-    pool = standing.compared(found, question)
+    kinds = standing.kinds(found, question)
+    pool = kinds[0][1] if kinds else []
     ranked = standing.rank(pool, cost, target, goal)
     runs = [run for one in found for run in one.runs]
     winner = ranked[0] if ranked and ranked[0].spent else None
@@ -60,7 +61,7 @@ def answer(folder: Path, record: Record) -> dict[str, Any]:
     verdict = floor.verdict(lines, target, goal, question["metric"], winner is not None)
     rows = [_row(row, place, question, folder) for place, row in enumerate(ranked, start=1)]
     rows += [_row(Ranked(one, {}, None), None, question, folder) for one in found if one not in pool]
-    beside = [row["name"] for row in rows[1 : 1 + NEXT] if winner and row["reached"]]
+    beside = [row["name"] for row in rows[1 : 1 + NEXT] if winner and row["place"] and row["reached"]]
     closest = None if winner else _closest(rows, goal)
     return {
         "schema": SCHEMA,
@@ -78,6 +79,7 @@ def answer(folder: Path, record: Record) -> dict[str, Any]:
         "shipping": _shipping(rows, lines, winner),
         "methods": rows,
         "floor": [*lines, *_once(rows)],
+        "kinds": [_kind(kind, ones, question) for kind, ones in kinds if kind is not None],
         "map": network_map.draw_up(ranked, target, goal),
         "targets": _targets(pool, question, lines),
         "demands": _demands(found, question),
@@ -118,7 +120,7 @@ def _row(row: Ranked, place: int | None, question: Mapping[str, Any], folder: Pa
         "place": place,
         "why": one.why,
         "values": dict(best.values) if best else {},
-        "command": command(method, best, runs),
+        "command": command(method, best, runs, target),
         "runs": [_relative(run.folder, folder) for run in runs],
         "basis": "tuning" if one.tuned else "finals",
         "seeds": [run.summary["seed"] for run in runs],
@@ -167,16 +169,22 @@ def _relative(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.as_posix()
 
 
+def _kind(kind: str, ones: Sequence[Standing], question: Mapping[str, Any]) -> dict[str, Any]:
+    """The best method among those with one kind of guarantee."""
+    first = standing.rank(ones, question["cost"], float(question["target"]), question["goal"])[0]
+    row = {"guarantee": kind, "name": first.standing.name, "label": first.standing.label, "cost": first.value}
+    return {**row, "reached": len(first.spent), "of": first.standing.of}
+
+
 def _once(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Send once, as a line of the floor."""
     return [
         {
-            "name": "send_once", "label": "send once", "validation": row["validation"], "test": row["test"],
+            "name": "send_once", "label": row["label"], "validation": row["validation"], "test": row["test"],
             "bytes": row["bytes"] or row["sent"], "seconds": row["seconds"], "reaches": row["reached"] == row["of"],
             "note": "one exchange, then every party learns from what it has",
         }
-        for row in rows
-        if row["name"] == "send_once"
+        for row in [row for row in rows if row["algorithm"] == "send_once"][:1]
     ]  # fmt: skip
 
 
@@ -249,7 +257,8 @@ def _sure(rows: Sequence[Mapping[str, Any]], winner: Ranked | None) -> str:
         return f"{share}. There was no final: this is the run of tuning, and it may have been lucky."
     others = [row for row in rows[1:] if row["place"] is not None and row["reached"]]
     if not others:
-        return f"{share}. No other method reached it."
+        alike = " with such a guarantee" if first["guarantee"] else ""
+        return f"{share}. No other method{alike} reached it."
     ties = [row["label"] for row in others if row["behind"] and row["behind"]["tie"]]
     if ties:
         return (

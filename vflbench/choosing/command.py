@@ -11,13 +11,16 @@ from vflbench.results.reader import Run
 BARE = re.compile(r"[\w.+/:-]+")  # a text that Hydra reads as it is
 
 
-def command(method: Method, trial: Trial | None, runs: Sequence[Run]) -> str:
-    """What to type: the method's overrides, the trial's values, and the first seed of its runs."""
+def command(method: Method, trial: Trial | None, runs: Sequence[Run], target: float) -> str:
+    """What to type: the method's overrides, the trial's values, the target, and the first seed of its runs.
+
+    It makes the first of its final runs again.
+    """
     values = [f"{key}={written(value)}" for key, value in (trial.values if trial else {}).items()]
-    seed = [f"seed={runs[0].summary['seed']}"] if runs else []
-    given = [word.partition("=")[0] for word in values + seed]
+    more = [f"target={target:.12g}", *([f"seed={runs[0].summary['seed']}"] if runs else [])]
+    given = [word.partition("=")[0] for word in values + more]
     words = [word for word in method.words if word.partition("=")[0].lstrip("+") not in given]
-    return shlex.join(["vflbench", *words, *values, *seed])
+    return shlex.join(["vflbench", *words, *values, *more])
 
 
 def written(value: Any) -> str:

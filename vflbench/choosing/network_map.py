@@ -20,7 +20,7 @@ from vflbench.types import ConfigError, LinkConfig, NetworkConfig, VflbenchError
 
 LATENCIES = (0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # ms
 BANDWIDTHS = (1.0, 10.0, 100.0, 1000.0, 10000.0)  # Mbit/s
-MOST_STEPS = 25_000_000  # messages times cells: a minute or two
+MOST_STEPS = 10_000_000  # messages times cells: about a minute
 STEPS = 10  # of the search for the place between two cells where the winner changes
 Cell = tuple[float, float | None]  # latency in ms, bandwidth in Mbit/s; None: unbounded
 

@@ -7,6 +7,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from vflbench.plots import canvas, style
 from vflbench.plots.bounds import INK
@@ -41,7 +42,10 @@ def fronts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _points(found: Mapping[str, Any], axis: str) -> tuple[Points, Points]:
     """Of the methods in the table, and of the trials: name -> (x, judged metric)."""
     finals: dict[str, list[tuple[float, float]]] = {}
+    kind = next((row["guarantee"] for row in found["methods"] if row["guarantee"]), None)
     for row in found["methods"]:
+        if axis == "epsilon" and row["guarantee"] != kind:
+            continue  # epsilons of several kinds are not on one axis
         x = row[axis] if axis != "bytes" or row[axis] is not None else row["sent"]
         if x and row["validation"] is not None:
             finals[row["name"]] = [(x, row["validation"])]
@@ -59,14 +63,20 @@ def _front(found: Mapping[str, Any], axis: str, finals: Points, trials: Points) 
     labels = {row["name"]: row["label"] for row in found["methods"]}
     for name, points in trials.items():
         axes.plot(*zip(*points, strict=True), linestyle="none", **_look(styles[name]), markersize=3.5, alpha=0.45)
-    front = _pareto([point for points in finals.values() for point in points], found["question"]["goal"])
-    axes.plot(*zip(*front, strict=True), color=style.QUIET, linewidth=1.2, drawstyle="steps-post", zorder=1.5)
+    ranked = {row["name"] for row in found["methods"] if row["place"]} or set(labels)  # others are not compared
+    front = _pareto([point for name in finals if name in ranked for point in finals[name]], found["question"]["goal"])
+    if front:
+        axes.plot(*zip(*front, strict=True), color=style.QUIET, linewidth=1.2, drawstyle="steps-post", zorder=1.5)
     for name, points in finals.items():
         axes.plot(*zip(*points, strict=True), linestyle="none", **_look(styles[name]), markersize=9, label=labels[name])
     axes.set_xscale("log")
-    canvas.plain(axes.xaxis)
     if axis == "bytes":
         axes.xaxis.set_major_formatter(lambda value, _: human_bytes(value))
+    else:
+        canvas.plain(axes.xaxis)
+    low, high = axes.get_xlim()
+    if high > 10 * low:  # names between powers of ten would touch each other
+        axes.xaxis.set_minor_formatter(NullFormatter())
     _levels(axes, found, axis)
     axes.set_xlabel(AXES[axis])
     axes.set_ylabel(
@@ -103,8 +113,8 @@ def _levels(axes: Axes, found: Mapping[str, Any], axis: str) -> None:
                           textcoords="offset points", ha="right", color=INK)  # fmt: skip
         elif line["name"] == "ship_it" and axis != "epsilon" and line[axis]:
             axes.axvline(line[axis], color=INK, linestyle=(0, (6, 3)), linewidth=0.9, zorder=1.2)
-            axes.annotate("ship it", (line[axis], 0), xycoords=("data", "axes fraction"), xytext=(3, 3), fontsize=8,
-                          textcoords="offset points", rotation=90, color=INK)  # fmt: skip
+            axes.annotate("ship it", (line[axis], 0.5), xycoords=("data", "axes fraction"), xytext=(3, 0), fontsize=8,
+                          textcoords="offset points", rotation=90, va="center", color=INK)  # fmt: skip
 
 
 def timeline(found: Mapping[str, Any]) -> str | None:
@@ -127,6 +137,7 @@ def timeline(found: Mapping[str, Any]) -> str | None:
                       linewidth=0.6, label=named)  # fmt: skip
         axes.set_yticks(range(len(names)), [printable(labels[name]).replace("$", r"\$") for name in names])
         axes.invert_yaxis()
+        axes.set_xlim(left=0)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel("seconds since choosing began")
         canvas.legend_below(figure)

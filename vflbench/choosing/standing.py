@@ -175,29 +175,29 @@ def noise(question: Mapping[str, Any]) -> float:
     return demands.NOISE if epsilon is None else float(epsilon)
 
 
-def compared(found: Sequence[Standing], question: Mapping[str, Any]) -> list[Standing]:
-    """Those that are ranked together; where an epsilon is asked for, those with one kind of guarantee.
+def kinds(found: Sequence[Standing], question: Mapping[str, Any]) -> list[tuple[str | None, list[Standing]]]:
+    """Those that are ranked together, with their guarantee; the first kind gives the answer.
 
-    The others' `why` says that they are of another kind. Of several kinds the first is one of which a method reaches
-    the target; then one that covers the transcript; then that of most methods.
+    There is one, without a guarantee, where no epsilon is asked for. Of several kinds the first is one of which a
+    method reaches the target in every seed, or in any; then one that covers the transcript; then that of most methods.
+    The `why` of the others says that they are of another kind.
     """
     pool = [one for one in found if one.why is None]
     if question.get("epsilon") is None or not pool:
-        return pool
-    kinds: dict[str, list[Standing]] = {}
+        return [(None, pool)] if pool else []
+    by_kind: dict[str, list[Standing]] = {}
     for one in pool:
-        assert one.seen is not None
-        kinds.setdefault(one.seen.guarantee or "", []).append(one)
+        by_kind.setdefault((one.seen.guarantee if one.seen else None) or "", []).append(one)
 
-    def order(kind: str) -> tuple[bool, bool, int]:
-        reached = any(one.spent("bytes", question["target"]) for one in kinds[kind])
-        return reached, "covers the transcript" in kind, len(kinds[kind])
+    def order(kind: str) -> tuple[bool, bool, bool, int]:
+        share = max(len(one.spent("bytes", question["target"])) / one.of for one in by_kind[kind])
+        return share == 1, share > 0, "covers the transcript" in kind, len(by_kind[kind])
 
-    first = max(kinds, key=order)
-    for kind, others in kinds.items():
-        for one in others if kind != first else ():
+    every = sorted(by_kind, key=order, reverse=True)
+    for kind in every[1:]:
+        for one in by_kind[kind]:
             one.why = f"its epsilon is of another kind, and is not compared: {kind}"
-    return kinds[first]
+    return [(kind, by_kind[kind]) for kind in every]
 
 
 def rank(pool: Sequence[Standing], axis: str, target: float, goal: str) -> list[Ranked]:

@@ -46,8 +46,9 @@ def lines(found: Mapping[str, Any], folder: Path) -> list[tuple[str, str]]:
         sent = human_bytes(tuning["bytes"])
         text = f"Tuning: {tuning['trials']} trials, {tuning['pruned']} stopped early; they sent {sent} in all."
         said.append((text, "dim"))
-    if found["excluded"] or found["out"]:
-        left = f"{len(found['excluded'])} methods did not enter, {len(found['out'])} did not come to the final"
+    counts = {"did not enter": len(found["excluded"]), "did not come to the final": len(found["out"])}
+    left = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    if left:
         said.append((f"Left out: {left}; the page says why.", "dim"))
     said.append((f"Page: {_shown(folder / PAGE)}", ""))
     return said[:MOST]
@@ -85,25 +86,29 @@ def changes(found: Mapping[str, Any], most: int = 4) -> list[str]:
     """What would change the answer, in words."""
     said = []
     network, by_name = found["map"], {row["name"]: row["label"] for row in found["methods"]}
+    left_out = [left["name"] for left in network["left_out"]]
     if network["words"]:
         told = "; ".join(one["words"] for one in network["words"][:most])
         said.append(f"On another network the fastest is: {told}")
-    elif network["cells"] and network["you"]:
-        said.append("No other latency or bandwidth makes another method the fastest.")
-    for left in network["left_out"]:
-        said.append(
-            f"Not on other networks: {by_name.get(left['name'], left['name'])} ({left['why'].partition(':')[0]})"
-        )
+    elif network["cells"] and network["you"] and not left_out:
+        said.append("No other latency or bandwidth on the map makes another method the fastest.")
+    if left_out:
+        named = ", ".join(by_name[name] for name in left_out)
+        said.append(f"Known on your network only: {named}; the page says why.")
     easier = [one for one in found["targets"] if one["winner"] not in (None, found["winner"])]
     if easier:
         told = "; ".join(f"{one['label']} up to {one['to']:.4g}" for one in easier[-most:])
         said.append(f"At an easier target: {told}")
+    others = [one for one in found["kinds"] if one["name"] != found["winner"] and one["reached"]]
+    for one in others[: most // 2]:
+        part = f"{one['reached']} of {one['of']} seeds"
+        said.append(f"With another guarantee, not compared: {one['label']}, {part} ({one['guarantee']})")
     said += _by_demand(found["demands"], found["winner"], most)
     return said
 
 
 def _by_demand(answers: Sequence[Mapping[str, Any]], winner: str | None, most: int) -> list[str]:
-    others = [one for one in answers if one["winner"] != winner]
+    others = [one for one in answers if one["winner"] != winner and "covers the" not in one["others_may_see"]]
     told = "; ".join(f"{one['others_may_see']}: {one['label'] or one['why']}" for one in others[:most])
     return [f"If others may see {told}"] if told else []
 
