@@ -19,6 +19,7 @@ ABOUT = {
     "compute": "How long computing takes on the virtual clock.",
     "dataset": "What the parties hold.",
     "engine": "What drives the parties.",
+    "logger": "Who is told of a run while it trains.",
     "model": "The network that is trained.",
     "network": "Latency and bandwidth between the parties.",
     "privacy": "The noise that the parties add, and how it is accounted for.",

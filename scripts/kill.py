@@ -154,6 +154,7 @@ def live_differs(whole: Path, other: Path, trained: bool = False) -> list[str]:
 # --- the commands -----------------------------------------------------------------------------------------------------
 
 FIGURE = "mtcd/fig2"
+BARE = ("plot=none", "floor=none")  # pictures and trees are those of the other commands
 GRAPH = (
     "algorithm=glasu",
     "dataset=digits_graph",
@@ -171,8 +172,9 @@ TOKENS = (
     "algorithm.parties=4",
     "eval_every=5",
     "checkpoint_every=2",
+    *BARE,
 )
-WORKERS = ("dataset=digits", "model.widths=[16]", "algorithm.workers=3", "rounds=4", "checkpoint_every=1")
+WORKERS = ("dataset=digits", "model.widths=[16]", "algorithm.workers=3", "rounds=4", "checkpoint_every=1", *BARE)
 COLUMNS = (
     "dataset=synthetic",
     "dataset.features=12",
@@ -181,7 +183,14 @@ COLUMNS = (
     "dataset.samples=1000",
     "epochs=6",
 )
-COLUMNS += ("model.depth=2", "model.width=8", "model.embedding=4", "checkpoint_every=1", "algorithm.batch_size=50")
+COLUMNS += (
+    "model.depth=2",
+    "model.width=8",
+    "model.embedding=4",
+    "checkpoint_every=1",
+    "algorithm.batch_size=50",
+    *BARE,
+)
 PUBLISHED = (
     "algorithm=pubsub_vfl",
     *COLUMNS,
@@ -192,7 +201,7 @@ PUBLISHED = (
 SWEEP = ("-m", "algorithm=stcd", *TOKENS, "topology=path", "rounds=30", "seed=0,1,2")
 SWEPT = {"where": "hydra.sweep.dir=out", "again": ""}
 
-# The first ten are what `make test`'s slow tests kill; those with real processes take a minute each.
+# Those with real processes take a minute each.
 SCENARIOS = {
     "graph: glasu": Scenario(GRAPH, all_differs),
     "joins: rfl_admm_v": Scenario(TABLES, all_differs),

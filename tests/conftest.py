@@ -99,9 +99,15 @@ def pytest_configure() -> None:
         logging.get_absl_handler().python_handler.stream = sys.__stderr__
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # A long test that comes last would leave the other worker without work.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # A long test that comes last would leave the other worker without work. Those that share a Ray cluster come where
+    # the second worker begins: it does them first, and the other, which starts with the long ones, makes no cluster.
     items.sort(key=lambda item: item.get_closest_marker("minutes") is None)
+    shared = [item for item in items if "ray_cluster" in getattr(item, "fixturenames", ())]
+    if shared:
+        others = [item for item in items if item not in set(shared)]
+        begins = len(items) // getattr(config, "workerinput", {}).get("workercount", 2)
+        items[:] = [*others[:begins], *shared, *others[begins:]]
 
 
 def pytest_collection_finish() -> None:
@@ -148,6 +154,14 @@ def state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def nothing_waits_for_the_disk() -> Iterator[None]:
+    """A test outlives no power cut, and a small run would wait for the disk forty times."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def nothing_is_learnt_beside_runs() -> Iterator[None]:
     """Runs of tests are not followed by trees for floor and ceiling; tests of these put them back."""
     from vflbench.runner import bounds
@@ -184,9 +198,9 @@ def composed_once() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[Any]:
-    """Ray for the runs of a module, which find it with engine.address=auto."""
+    """Ray for the runs of all modules, which find it with engine.address=auto."""
     if importlib.util.find_spec("ray") is None:
         absent("Ray is not installed: pip install 'vflbench[ray]'")
     from vflbench.federation.ray.cluster import Cluster
@@ -196,7 +210,7 @@ def ray_cluster() -> Iterator[Any]:
         yield cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ray_processes(ray_cluster: Any) -> tuple[Any, Any]:
     """What hires and dismisses processes that go from run to run: to start one, with torch in it, costs seconds."""
     import ray

@@ -37,6 +37,27 @@ def test_hydra_is_one_that_was_looked_at() -> None:
     assert hydra.__version__ in hydra_internals.VERIFIED, LOOK_AT
 
 
+def test_a_quoted_text_is_read_as_it_is() -> None:
+    texts = [
+        "${oc.env:HOME}",
+        r"\${x}",
+        r"a\b${y",
+        "it's ${z}",
+        "x\\\\${q}",
+        "[a, b]",
+        "a=b",
+        "}$",
+        " ü\n",
+        "null",
+        "1",
+    ]
+    with config.session() as hydra:
+        words = ["algorithm=vfl", "dataset=tabular_files", config.quoted("dataset.files", texts)]
+        words.append(config.quoted("dataset.label", texts[2]))
+        read = config.plain(config.compose(hydra, words))["dataset"]
+    assert (read["files"], read["label"]) == (texts, texts[2])
+
+
 @pytest.mark.parametrize("mode", [pytest.param(RunMode.RUN, marks=pytest.mark.slow), RunMode.MULTIRUN])
 @pytest.mark.parametrize(
     "typed",

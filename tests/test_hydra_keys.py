@@ -42,9 +42,9 @@ REFUSED = {
     "hydra.sweeper.max_batch_size=x": "at least 1",
     "hydra.sweeper.max_batch_size=1.5": "at least 1",
     "hydra.sweeper.max_batch_size=true": "at least 1",
-    "hydra/sweeper=basic": "not supported",
-    "hydra/sweeper=optuna": "not supported",
-    "hydra/sweeper=": "not supported",
+    "hydra.sweeper.n_trials=3": "not supported",
+    "hydra/sweeper=optuna": "unknown sweeper; there are: basic",
+    "hydra/sweeper=": "hydra/sweeper",
     "hydra.launcher=null": "not supported",
     "hydra.launcher._target_=os.system": "not supported",
     "+hydra.launcher._partial_=true": "not supported",
@@ -131,7 +131,7 @@ TAKEN = (
 TAKEN_SWEEPS = (
     ("seed=1,2", "hydra.sweep.dir=there", "hydra.sweep.subdir=${algorithm.name}_${seed}"),
     ("seed=range(0,3)", "hydra.sweeper.max_batch_size=2"),
-    ("seed=1,2", "hydra/launcher=basic"),
+    ("seed=1,2", "hydra/launcher=basic", "hydra/sweeper=basic"),
 )
 
 

@@ -239,6 +239,17 @@ def test_a_launcher(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "hydra.launcher.jobs=${nope}: Interpolation key 'nope' not found" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("package")
+def test_a_logger(tmp_path: Path) -> None:
+    ended = run(tmp_path / "run", "logger=lines")
+    *rows, last = (tmp_path / "run/logs/mine.txt").read_text().splitlines()
+    assert [row.split()[0] for row in rows] == ["round=1", "round=2"] and last == "completed"
+    assert f"bytes={ended.summary['bytes']['total']:g}" in rows[-1].split() and "val_auroc=" in rows[-1]
+    with pytest.raises(ConfigError, match=r"logger\.fil=1: unknown key; logger=lines has: file\. Did you mean"):
+        run(tmp_path / "refused", "logger=lines", "logger.fil=1")
+
+
 @pytest.mark.usefixtures("package")
 def test_an_algorithm(tmp_path: Path) -> None:
     (command,) = [command for command in COMMANDS if "algorithm=averaged" in command]

@@ -3,33 +3,34 @@
 The data are split between organisations.
 """
 
+from __future__ import annotations
+
+import importlib
 import os
+from typing import TYPE_CHECKING, Any
 
 from vflbench.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from vflbench.python.reports import report
+    from vflbench.python.runs import load, plot, reprice, run
+    from vflbench.python.tables import tables
 
 # Torch reads this when it is imported, so it is set before. Passive waiting keeps two busy processes on two cores from
 # slowing each other down 10 to 30 times. Huge pages (THP_MEM_ALLOC_ENABLE) stay off: they help new tensors beyond
 # 32 MB, which nothing here makes in a loop, and slow down the 10 MB of a cohort's models.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+__all__ = ["load", "plot", "report", "reprice", "run", "tables"]
+# Name -> its module in vflbench.python: imported when it is first used, since `vflbench --help` needs none.
+_MODULES = {"report": "reports", "tables": "tables"} | dict.fromkeys(("load", "plot", "reprice", "run"), "runs")
 
-def run(overrides: list[str], config_dir: str | None = None):  # type: ignore[no-untyped-def]
-    """Run one experiment as ``vflbench OVERRIDES...`` would, and return it.
 
-    Parameters
-    ----------
-    overrides : Hydra overrides, e.g. ``["algorithm=glasu", "dataset=cora", "seed=1"]``.
-    config_dir : a folder with options of your own (the command's ``--config-dir``).
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'vflbench' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"vflbench.python.{_MODULES[name]}"), name)
 
-    Returns
-    -------
-    vflbench.results.reader.Run : ``.curve`` is a pandas DataFrame, ``.summary`` a dict, ``.folder`` a Path.
 
-    Raises
-    ------
-    vflbench.types.ConfigError : listing the problems of the overrides.
-    vflbench.types.VflbenchError : for data that is missing or malformed, or a run that failed.
-    """
-    from vflbench.cli.train import run as _run
-
-    return _run(overrides, config_dir)
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULES])

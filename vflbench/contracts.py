@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from vflbench.federation.accounting import Payload
     from vflbench.federation.party import PartySpec
     from vflbench.privacy.mechanisms import Facts
+    from vflbench.runner.logs import Told
 
 LAYOUTS = tuple(
     sorted(path.stem for path in (Path(__file__).parent / "data" / "tasks").glob("[!_]*.py") if path.stem != "base")
@@ -243,6 +244,14 @@ class Launcher(Option, Protocol):
         """
 
 
+class Logger(Option, Protocol):
+    """Who is told of a run while it trains."""
+
+    @staticmethod
+    def start(config: Any, run: Told) -> Any:
+        """What logs one run, with `log(row)` for each evaluation and `finish(summary)` at the end."""
+
+
 class Accounting(Protocol):
     """What every message of a ledger costs; an option of this group has no keys."""
 
@@ -323,6 +332,7 @@ OPTIONS = {
     "topology": Kind(Topology, bare=""),
     "network": Kind(Network, keys=NetworkConfig, bare="*"),
     "launcher": Kind(Launcher, bare="*"),
+    "logger": Kind(Logger),
 }
 
 

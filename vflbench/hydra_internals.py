@@ -11,6 +11,7 @@ import functools
 import itertools
 import os
 import pickle
+import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob, Quote, QuotedString, RangeSweep
+from hydra.core.override_parser.types import Glob, IntervalSweep, Quote, QuotedString, RangeSweep
 from hydra.core.override_parser.types import Override as HydraOverride
 from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
@@ -254,11 +255,16 @@ class Session(Hydra):
         return self.run("config", task, overrides, with_log_configuration=log).return_value
 
     def sweep(
-        self, task: TaskFunction, overrides: list[str], jobs: list[list[str]], do: Launch | None = None
+        self, task: TaskFunction, overrides: list[str], jobs: list[list[str]], do: Launch | None, tell: Tell
     ) -> list[Any]:
-        """What `task` returns for each of a sweep's `jobs`; `do` does them in place of Hydra's launcher."""
-        with _own_plugins(jobs, do):
-            return [item.return_value for batch in self.multirun("config", task, overrides) for item in batch]
+        """What `task` returns for each job of a sweep; `do` does them in place of Hydra's launcher.
+
+        The `jobs` are for Hydra's own sweeper; another one chooses them by what `tell` makes of what is returned.
+        """
+        done: list[Any] = []
+        with _own_plugins(jobs, do, tell, done):
+            self.multirun("config", task, overrides)
+        return done
 
     def show(self, flags: Namespace, parser: ArgumentParser) -> None:
         """Print what Hydra answers to `--hydra-help`, `--shell-completion`, `--info` or `--cfg`."""
@@ -360,10 +366,11 @@ def line(override: Override) -> str:
 
 
 def values_of(override: Override) -> list[Any]:
-    """Every value that the override gives its key; in Hydra's own iterator texts are still in quotes."""
+    """Every value that the override gives its key, of an interval its ends; Hydra's own iterator leaves quotes."""
     if override.is_discrete_sweep():
         return [override.parsed._convert_value(value) for value in override.parsed.sweep_iterator()]
-    return [override.value()]
+    value = override.value()
+    return [value.start, value.end] if isinstance(value, IntervalSweep) else [value]
 
 
 def expand(overrides: Iterable[Override]) -> list[list[str]]:
@@ -372,9 +379,12 @@ def expand(overrides: Iterable[Override]) -> list[list[str]]:
     return batches[0]
 
 
-def quoted(key: str, text: str) -> str:
-    """The override that gives `key` exactly this text; only Hydra's grammar knows what needs quotes."""
-    return f"{key}={QuotedString(text, Quote.single).with_quotes()}"
+def quoted(key: str, text: str | Sequence[str]) -> str:
+    """The override that gives `key` exactly this text, or texts; only Hydra's grammar knows what needs quotes."""
+    texts = [text] if isinstance(text, str) else text
+    escaped = (re.sub(r"(\\*)\$\{", r"\1\1\\${", one) for one in texts)  # or OmegaConf would look for what is named so
+    words = [QuotedString(one, Quote.single).with_quotes() for one in escaped]
+    return f"{key}={words[0]}" if isinstance(text, str) else f"{key}=[{','.join(words)}]"
 
 
 # --- launchers of other packages (contracts.Launcher) -----------------------------------------------------------------
@@ -426,6 +436,7 @@ class Job:
         return done
 
 
+Tell = Callable[[Any], Any]  # what a job returned -> what its sweeper gets
 Launch = Callable[[list[Job], Any], list[JobReturn]]  # jobs, the launcher's keys -> what each returned, in their order
 
 
@@ -453,8 +464,17 @@ class OwnLauncher(Launcher):
         return done
 
 
+def _launch(launch: Callable[..., Any], tell: Tell, done: list[Any], *batch: Any, **how: Any) -> Sequence[JobReturn]:
+    """What `launch` returns, as `tell` makes it; what jobs returned goes to `done`."""
+    returned: Sequence[JobReturn] = launch(*batch, **how)
+    for job in returned:
+        done.append(job.return_value)
+        job.return_value = tell(done[-1])
+    return returned
+
+
 @contextlib.contextmanager
-def _own_plugins(jobs: list[list[str]], do: Launch | None) -> Iterator[None]:
+def _own_plugins(jobs: list[list[str]], do: Launch | None, tell: Tell, done: list[Any]) -> Iterator[None]:
     """Let Hydra start `OwnLauncher` too, for as long as this lasts; `do` takes the place of any other launcher.
 
     Its sweeper makes the `jobs`; those of its own would all have the same keys, whatever their options are.
@@ -467,8 +487,11 @@ def _own_plugins(jobs: list[list[str]], do: Launch | None) -> Iterator[None]:
         target = keys.pop("_target_", None)
         if target == OWN_LAUNCHER:
             module = registry.load_option("launcher", keys["name"])
-            return OwnLauncher(module.launch, module.Config(**keys))
-        made: Any = OwnLauncher(do, keys) if do is not None and str(target).endswith("Launcher") else start(config)
+            made: Any = OwnLauncher(module.launch, module.Config(**keys))
+        else:
+            made = OwnLauncher(do, keys) if do is not None and str(target).endswith("Launcher") else start(config)
+        if isinstance(made, Launcher):
+            vars(made)["launch"] = functools.partial(_launch, made.launch, tell, done)
         if str(target).endswith("BasicSweeper"):
             made.split_arguments = lambda _, size: list(BasicSweeper.split_overrides_to_chunks(jobs, size))
         return made

@@ -37,6 +37,7 @@ ROOT = Path(__file__).resolve().parent
 GROUPS = {
     **{"attack": "attacks", "privacy": "privacy", "codec": "federation/codecs", "accounting": "federation/accountings"},
     **{"topology": "federation/topologies", "network": "federation/networks", "launcher": "runner/launchers"},
+    "logger": "runner/loggers",
 }
 CHECKS: dict[str, Callable[[ModuleType], None]] = {
     **{group: functools.partial(contracts.check_option, group) for group in GROUPS},

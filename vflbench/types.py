@@ -160,6 +160,7 @@ class BrokerConfig:
     password_env: str | None = None  #: the environment variable with its password
 
 
+Objective = Literal["bytes_to_target", "seconds_to_target", "metric"]
 ClockMode = Literal["auto", "none", "modelled", "measured"]
 
 
@@ -248,9 +249,11 @@ class RunConfig:
     accounting: str = "strict"
     data_root: str | None = None
     scale: Literal["full", "small", "smoke"] = "full"
+    objective: Objective | None = None
     attack: Any = field(default_factory=OptionConfig)
     codec: Any = field(default_factory=CodecConfig)
     broker: BrokerConfig = field(default_factory=BrokerConfig)
+    logger: Any = field(default_factory=OptionConfig)
     #: no key: those of ADAPTABLE that nobody typed, whose defaults adapt to the data (adapt.py)
     untyped: frozenset[str] = frozenset()
 

@@ -334,12 +334,26 @@ def test_private_split_learning_goes_on_where_it_was_stopped(algorithm: str, mec
     assert goes_on.summary["privacy"] == whole.summary["privacy"] and releases["done"] == releases["planned"] > 0
 
 
-@pytest.mark.parametrize("timing", ["causal", pytest.param("round", marks=pytest.mark.slow)])
-def test_communication_time_is_the_time_without_computing(case: Case, timing: str, tmp_path: Path) -> None:
+def test_communication_time_is_the_time_without_computing(case: Case, tmp_path: Path) -> None:
     """With a compute clock, communication_seconds comes from a replay: it must be the virtual time of a run whose clock
     is `none`."""
     if case.algorithm in DEPENDS_ON_TIME:
         pytest.skip("what it does depends on time: no such equality is claimed")
+    compare_times(case, "causal", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("algorithm", "layout"), [case for case in CASES if case[0] in REPRESENTATIVES - DEPENDS_ON_TIME]
+)
+def test_communication_time_of_exchanges_is_the_time_without_computing(
+    algorithm: str, layout: str, tmp_path: Path
+) -> None:
+    """The replay reads messages, whichever algorithm sent them."""
+    compare_times(Case(algorithm, layout, tmp_path / "whole"), "round", tmp_path)
+
+
+def compare_times(case: Case, timing: str, tmp_path: Path) -> None:
     clock_is_none = timing == "causal" and not registry.algorithms()[case.algorithm].modelled
     none = [f"network.timing={timing}", "engine.compute_clock=none"]
     instant = case.whole if clock_is_none else case.run(tmp_path / "none", *none)

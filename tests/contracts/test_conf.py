@@ -29,7 +29,7 @@ FIXED = {
     "compute": ComputeConfig,
     "broker": BrokerConfig,
 }
-PARTIAL = {"engine", "privacy", "model", "attack", "codec", "broker"}  # an option lists the keys that it uses
+PARTIAL = {"engine", "privacy", "model", "attack", "codec", "broker", "logger"}  # an option lists the keys that it uses
 OPTIONS = sorted(
     path
     for group in (*FIXED, *registry.GROUPS, "dataset", "algorithm", "model")
@@ -119,7 +119,7 @@ def runs() -> Iterator[tuple[str, ...]]:
         algorithm = next((n for n, info in registry.algorithms().items() if registry.fit(info, data)), None)
         if algorithm is not None:  # an algorithm for its layout may come later
             yield (f"algorithm={algorithm}", f"dataset={name}")
-    for group in ("network", "engine", "compute", "topology", "privacy", "attack", "codec", "broker"):
+    for group in ("network", "engine", "compute", "topology", "privacy", "attack", "codec", "broker", "logger"):
         yield from ((f"{group}={path.stem}",) for path in sorted((CONF / group).glob("*.yaml")))
 
 

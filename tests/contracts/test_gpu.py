@@ -60,6 +60,8 @@ PRIVATE = [
 ]
 # These stand for all in the fast tests: each mechanism, and one algorithm of each family.
 DRAWS = {("rfl_admm_v", "dp_sgd"), ("glasu", "gaussian_embedding"), ("vfl", "embedding_and_label")}
+# An algorithm for each mechanism in each family: a secret's noise differs from run to run, so it need only be drawn.
+DRAWN = {(registry.algorithms()[name].family, mechanism): (name, mechanism) for name, mechanism in reversed(PRIVATE)}
 # keys of a mechanism's noise, where they are others than these
 NOISE = {"gdp_embedding": [], "embedding_and_label": ["dataset.task=classes", "privacy.debias=true"]}
 # Largest difference from the CPU's curve on a real GPU: sums in another order, on as many rounds. Accuracies of some
@@ -85,12 +87,12 @@ def run(folder: Path, device: str, given: list[str], *more: str) -> Run:
     return vflbench.run([*given, f"device={device}", *more, f"hydra.run.dir={folder}"])
 
 
-def stopped(folder: Path, device: str, given: list[str], *more: str) -> None:
-    """A run whose power goes in its second round, a checkpoint behind it."""
+def stopped(folder: Path, device: str, given: list[str], *more: str, last: int = 2) -> None:
+    """A run whose power goes in its `last` round, a checkpoint behind it."""
     ended = Observer.on_round
 
     def breaks(self: Observer, round: int, engine: Any) -> bool:
-        if round == 2:
+        if round == last:
             raise VflbenchError("the power went")
         return ended(self, round, engine)
 
@@ -131,24 +133,31 @@ def device_marks(algorithm: str) -> list[pytest.MarkDecorator]:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "layout", "first", "then"),
-    [
-        pytest.param(*case, *way, marks=device_marks(case[0]) if way == ("cuda", "cuda") else [pytest.mark.slow])
-        for case in TRAINED
-        for way in (("cuda", "cuda"), ("cpu", "cuda"), ("cuda", "cpu"))
-    ],
+    ("algorithm", "layout"), [pytest.param(*case, marks=device_marks(case[0])) for case in TRAINED]
 )
-def test_every_algorithm_computes_on_the_device_also_after_a_stop(
-    algorithm: str, layout: str, first: str, then: str, tmp_path: Path
-) -> None:
-    """On `first` until it is stopped, on `then` from its checkpoint on: a CPU's curve, bytes and models."""
+def test_every_algorithm_computes_on_the_device_also_after_a_stop(algorithm: str, layout: str, tmp_path: Path) -> None:
+    """A CPU's curve, bytes and models."""
     given = words(algorithm, layout)
     whole = run(tmp_path / "cpu", "cpu", given)
-    with pretended(first):
-        stopped(tmp_path / "moved", first, given)
-    with pretended(then):
-        moved = run(tmp_path / "moved", then, given, "resume=true")
-    assert (whole.summary["device"], moved.summary["device"]) == ("cpu", then)
+    with pretended("cuda"):
+        stopped(tmp_path / "moved", "cuda", given)
+        moved = run(tmp_path / "moved", "cuda", given, "resume=true")
+    assert (whole.summary["device"], moved.summary["device"]) == ("cpu", "cuda")
+    same(whole, moved)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("algorithm", "layout"), TRAINED)
+def test_every_algorithm_moves_between_devices(algorithm: str, layout: str, tmp_path: Path) -> None:
+    """From a GPU's checkpoint to the CPU, and from the CPU's to a GPU."""
+    given = [*words(algorithm, layout), "rounds=3"]
+    whole = run(tmp_path / "cpu", "cpu", given)
+    with pretended("cuda"):
+        stopped(tmp_path / "moved", "cuda", given)
+    stopped(tmp_path / "moved", "cpu", given, "resume=true", last=3)
+    with pretended("cuda"):
+        moved = run(tmp_path / "moved", "cuda", given, "resume=true")
+    assert (whole.summary["device"], moved.summary["device"]) == ("cpu", "cuda")
     same(whole, moved)
 
 
@@ -174,10 +183,12 @@ def test_a_convolution_of_torch_geometric_computes_there_also_after_a_stop(
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "mechanism"),
-    [pytest.param(*pair, marks=[] if pair in DRAWS else [pytest.mark.slow]) for pair in PRIVATE],
+    ("algorithm", "mechanism", "secret"),
+    [
+        *(pytest.param(*pair, False, marks=[] if pair in DRAWS else [pytest.mark.slow]) for pair in PRIVATE),
+        *(pytest.param(*pair, True, marks=pytest.mark.slow) for pair in sorted(DRAWN.values())),
+    ],
 )
-@pytest.mark.parametrize("secret", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["seeded", "secret"])
 def test_noise_is_that_of_the_cpu(algorithm: str, mechanism: str, secret: bool, tmp_path: Path) -> None:
     layout = registry.algorithms()[algorithm].layouts[0]
     noise = NOISE.get(mechanism, ["privacy.epsilon=null", "privacy.noise_multiplier=1.5"])

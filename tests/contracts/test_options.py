@@ -30,6 +30,7 @@ GOOD = {
     "topology": "def edges(config, servers, clients, seed): ...\ndef check(config): ...",
     "network": "def link(config, kind, pair): ...\ndef check(config): ...",
     "launcher": "def launch(jobs, config): ...\ndef check(config): ...",
+    "logger": "def start(config, run): ...\ndef check(config): ...",
     "accounting": "def price(rows, payload): ...\ndef seconds(rows, payload, network): ...",
 }
 
@@ -96,6 +97,8 @@ BROKEN = [
     ("network", "(NetworkConfig)", "", "Config must have the key client_server, of type LinkConfig"),
     ("launcher", "launch(jobs, config)", "launch(jobs)", "launch takes (jobs), and is called as launch(jobs, config)"),
     ("launcher", "def launch", "def start", "launch(jobs, config) is missing: Call each job, here or pickled"),
+    ("logger", "start(config, run)", "start(run)", "start takes (run), and is called as start(config, run)"),
+    ("logger", "def start", "def begin", "start(config, run) is missing: What logs one run"),
     ("accounting", "price(rows, payload)", "price(rows)", "price takes (rows), and is called as price(rows, payload)"),
     ("accounting", "def price", "def cost", "price(rows, payload) is missing: Bytes charged for each message"),
     ("accounting", "def seconds", "def second", "second is never called. Did you mean 'seconds'?"),

@@ -4,13 +4,12 @@ network."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from tests.contracts.test_algorithms import CASES, represented, run
+from tests.contracts.test_algorithms import CASES, REPRESENTATIVES, represented, run
 from vflbench import registry
 from vflbench.results.reader import Run, load
 from vflbench.runner.reprice import Profile, reprice
@@ -27,11 +26,6 @@ ROUND = ["network=lan", "network.timing=round", "network.latencies=1", "network.
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than these runs."""
     monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, *_: None)
-
-
-@pytest.fixture(scope="module", params=INDEPENDENT, ids="-".join)
-def case(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
-    yield request.param
 
 
 def repriced(source: Run, out: Path, like: Run) -> Run:
@@ -79,10 +73,10 @@ def test_there_and_back(algorithm: str, layout: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_profile(case: tuple[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("algorithm", "layout"), [case for case in INDEPENDENT if case[0] in REPRESENTATIVES])
+def test_every_profile(algorithm: str, layout: str, tmp_path: Path) -> None:
     """With the algorithm's own compute clock: US-US, exchanges instead of messages, a shared bandwidth, a cost ratio,
     an accounting."""
-    algorithm, layout = case
     plain = run(tmp_path / "plain", algorithm, layout, *SHORT)
     exchanges = run(tmp_path / "round", algorithm, layout, *SHORT, *ROUND)
     profiles = [

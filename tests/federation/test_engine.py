@@ -1,5 +1,7 @@
 """The simulated engine: messages and their times by hand, errors, evaluation, clocks, schedules, stopping, size."""
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -469,3 +471,10 @@ def test_no_grad_around_an_await_is_that_partys_alone() -> None:
     SimulatedEngine({"a": PartySpec(program), "b": PartySpec(program)}, rounds=2).run()
     assert seen == {"a": [False, True, False, True], "b": [True, True]}
     assert torch.is_grad_enabled()
+
+
+def test_of_a_federation_that_never_runs_no_program_is_left_unawaited(recwarn):
+    """As where a checkpoint is refused after the parties are there: the user would read Python's warning."""
+    SimulatedEngine({"a": PartySpec(once(silent)), "b": PartySpec(once(silent))}, rounds=2)
+    gc.collect()
+    assert not recwarn.list

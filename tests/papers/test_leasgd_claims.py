@@ -45,8 +45,8 @@ def trained(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
 
 @pytest.fixture
 def fig2(trained: Callable[..., Run]) -> Callable[[str, int], Run]:
-    """Without privacy, step sizes as tuned: 8 epochs with 5 workers, 10 with 15."""
-    return lambda name, m: trained("fig2", *FIG2[name], f"algorithm.workers={m}")
+    """Without privacy, step sizes as tuned: 8 epochs with 5 workers; 5 with 15, half of the paper's."""
+    return lambda name, m: trained("fig2", *FIG2[name], f"algorithm.workers={m}", *(["epochs=5"] if m == 15 else []))
 
 
 def test_accuracies_with_5_workers(fig2: Callable[[str, int], Run]) -> None:
@@ -60,9 +60,9 @@ def test_accuracies_with_15_workers(fig2: Callable[[str, int], Run]) -> None:
     final = {name: fig2(name, 15).summary["metric"]["final"] for name in ("leasgd", "local_sgd")}
     averaged = fig2("leasgd", 15).summary["averaged_model"]["final"]
     print(f"15 workers: {final}, averaged model {averaged}")
-    assert final["leasgd"] >= 0.965
-    assert averaged >= 0.975
-    assert final["local_sgd"] <= final["leasgd"] - 0.008
+    assert final["leasgd"] >= 0.945
+    assert averaged >= 0.965
+    assert final["local_sgd"] <= final["leasgd"] - 0.015
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,12 @@ def test_local_sgd_sends_nothing(fig2: Callable[[str, int], Run]) -> None:
 def test_accuracy_and_epsilon_with_privacy(trained: Callable[..., Run]) -> None:
     """Table 1 with 15 workers. The paper's 0.97 at epsilon 4.651 is out of reach here (README)."""
     run = trained(
-        "table1_m15", "algorithm=leasgd", "algorithm.workers=15", "algorithm.batch_size=256", "algorithm.lr=2.0"
+        "table1_m15",
+        "algorithm=leasgd",
+        "algorithm.workers=15",
+        "algorithm.batch_size=256",
+        "algorithm.lr=2.0",
+        "epochs=20",
     )
     epsilon, accuracy = run.curve["epsilon"].iloc[-1], run.summary["metric"]["final"]
     print(f"private, 15 workers: accuracy {accuracy}, epsilon {epsilon}")

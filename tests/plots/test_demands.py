@@ -12,13 +12,13 @@ from rich.console import Console
 import vflbench
 from tests.plots.test_report import write_run
 from vflbench import cli
-from vflbench.cli.words import result_line
 from vflbench.plots import curves, demands, report
 from vflbench.plots.curves import Picture
 from vflbench.plots.demands import Seen
 from vflbench.plots.provenance import provenance
 from vflbench.plots.report_terminal import show
 from vflbench.results import texts
+from vflbench.results.texts import result_line
 
 KNOWN = {"send_once": False, "vfl": False, "vfl_sgd": False, "glasu": False, "graph_once": False}
 ROW = "one row, replaced; covers the transcript"

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from tests.plots.poison import COMMANDS, MARKUP, Poisoner, in_header
 from vflbench import cli
-from vflbench.cli.words import result_line, say
+from vflbench.cli.words import say
 from vflbench.plots import curves, report
 from vflbench.plots.report_terminal import show
 from vflbench.results import reader, sweep, texts
@@ -208,7 +208,7 @@ def test_no_text_commands_a_terminal(
     assert not CONTROL.search(told.out) and "m" in told.out
     assert len(told.out.splitlines()) == 3, "the head, the runs with poisoned overrides, and the others"
     summary = json.loads((whole / "summary.json").read_text())
-    say(result_line({**summary, "status": "budget"}))
+    say(texts.result_line({**summary, "status": "budget"}))
     assert not CONTROL.search(capsys.readouterr().out)
     assert not CONTROL.search(Path("a.md").read_text())
 

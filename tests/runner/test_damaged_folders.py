@@ -43,7 +43,7 @@ ALSO_NAMED = {
     "manifest.json": ("another configuration",),
     inventory.NAME: ("not what vflbench wrote there", "which kept no list of its files"),
 }
-FLIPS = 4  # of each file, at different places
+FLIPS = 2  # of each file, at different places
 
 
 class Killed(BaseException):
@@ -124,7 +124,7 @@ def cases(runs: Path, command: str) -> list[tuple[str, str, str, bytes | None]]:
             if not (name in READ if kind != "killed" else command == "resume"):
                 harmed = chance.sample(harmed, 1)
             elif command == "resume":  # it trains in every case; the other commands have all damages of these files
-                harmed = random.Random(name).sample(harmed, min(3, len(harmed)))
+                harmed = random.Random(name).sample(harmed, min(2, len(harmed)))
             found += [(kind, name, what, data) for what, data in harmed]
     return found
 

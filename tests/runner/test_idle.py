@@ -14,12 +14,11 @@ import pytest
 
 from tests.contracts.test_algorithms import CASES, represented, run
 from vflbench import registry
-from vflbench.cli import words
 from vflbench.federation.accounting import Payload
 from vflbench.federation.ledger import COMPUTE, TRACE_COLUMN
 from vflbench.papers import measured
 from vflbench.plots import curves, report
-from vflbench.results import folder, reader, sweep
+from vflbench.results import folder, reader, sweep, texts
 from vflbench.runner.costs import Costs, Standing
 from vflbench.types import NetworkConfig, VflbenchError
 
@@ -36,7 +35,7 @@ def test_what_depends_on_time_has_idle_time(algorithm: str, layout: str, tmp_pat
     assert 0 <= summary["idle_seconds"] < summary["virtual_seconds"]
     assert summary["compute_seconds"] == pytest.approx(summary["virtual_seconds"] - summary["idle_seconds"])
     assert (curve["idle_seconds"].diff().dropna() >= 0).all() and curve["idle_seconds"].notna().all()
-    assert f"{summary['virtual_seconds']:.4g} s running time" in words.result_line(summary)
+    assert f"{summary['virtual_seconds']:.4g} s running time" in texts.result_line(summary)
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,7 @@ RUN = ["algorithm=pubsub_vfl", "engine=ray", *MODEL, *ROWS, *WORKERS, "plot=none
 # 12 and 48 batches an epoch, of 2 s and more
 SMALL, LONG = ["dataset.samples=1000", "epochs=3"], ["dataset.samples=4000", "epochs=4"]
 LONG_BATCHES = 48
+SINGLE = ["algorithm.workers=1", "algorithm.passive_workers=1"]  # a process for each organisation
 # Tells which process is whose.
 COMMAND = """
 import json
@@ -204,17 +205,18 @@ def test_a_worker_that_is_killed_costs_its_tasks_and_every_batch_is_trained_once
 
 
 def test_nothing_is_left_of_a_command_that_is_ended_and_it_goes_on(tmp_path: Path) -> None:
-    for ending in (signal.SIGTERM, signal.SIGKILL):
-        folder = tmp_path / ending.name
-        words = [*RUN, *LONG, "broker=nats", "checkpoint_every=1", "resume=true", f"hydra.run.dir={folder}"]
+    """By SIGTERM in its second epoch, and by SIGKILL in the third, in which it went on."""
+    folder = tmp_path / "run"
+    words = [*RUN, *LONG, *SINGLE, "broker=nats", "checkpoint_every=1", "resume=true", f"hydra.run.dir={folder}"]
+    for epoch, ending in ((2, signal.SIGTERM), (3, signal.SIGKILL)):
         process = start(COMMAND, *words, where=tmp_path)
-        wait_for(lambda folder=folder: in_epoch(folder, 2), process)
+        wait_for(lambda epoch=epoch: in_epoch(folder, epoch), process)
         left = list(family(process.pid)) if ending == signal.SIGTERM else servers(process.pid)
         assert len(servers(process.pid)) == 1
         process.send_signal(ending)
         process.communicate(timeout=120)
         assert gone(left, 60.0)  # of what is left of Ray after a SIGKILL see test_ray_run.py
-    assert not (folder / "summary.json").exists()  # killed, so it wrote none
+    assert summary(folder)["status"] == "interrupted"  # the first one's: killed, the second wrote none
     finish(start(COMMAND, *words, where=tmp_path))
     found = summary(folder)
     assert found["status"] == "completed" and found["batches"]["trained"] == 4 * LONG_BATCHES

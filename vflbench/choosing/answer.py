@@ -1,6 +1,5 @@
 """The answer of `vflbench choose`: what was found, as data first (docs/concepts/choosing.md has the schema)."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from vflbench.choosing.record import Record
 from vflbench.choosing.standing import Ranked, Standing
 from vflbench.choosing.words import PAGE, label, spent_words
 from vflbench.plots import demands, style
-from vflbench.results import inventory, selection, texts
+from vflbench.results import selection, texts
 from vflbench.results.compare import Paired, middle, moments
-from vflbench.results.folder import atomic_write, infinities, plain, splits
+from vflbench.results.folder import atomic_write, infinities, splits, write_json
 from vflbench.results.reader import Run
 from vflbench.version import __version__
 
@@ -34,11 +33,8 @@ def finish(folder: Path, record: Record) -> int:
     from vflbench.choosing import page, terminal
 
     found = answer(folder, record)
-    # the answer may be asked for again: what is replaced is choosing's own
-    text = json.dumps(plain(infinities(found)), indent=2, ensure_ascii=False, allow_nan=False)
-    unlisted = not inventory.kept(folder)
-    atomic_write(folder / FILE, f"{text}\n", replace=unlisted)
-    atomic_write(folder / PAGE, page.to_html(found, folder), replace=unlisted)
+    write_json(folder / FILE, infinities(found))
+    atomic_write(folder / PAGE, page.to_html(found, folder))
     terminal.show(found, folder)
     return 0 if found["reached"] else 2
 
@@ -70,7 +66,8 @@ def answer(folder: Path, record: Record) -> dict[str, Any]:
         "winner": None if winner is None else winner.standing.name,
         "next": beside,
         "closest": closest,
-        "sure": _sure(ranked, rows, winner),
+        "sure": _sure(rows, winner),
+        "shipping": _shipping(rows, lines, winner),
         "methods": rows,
         "floor": [*lines, *_once(rows)],
         "map": network_map.draw_up(ranked, target, goal),
@@ -215,6 +212,16 @@ def _sentence(
     return " ".join(begin)
 
 
+def _shipping(rows: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]], winner: Ranked | None) -> str:
+    """That sending the data themselves takes less, where it does."""
+    shipped = next((line for line in lines if line["name"] == "ship_it" and line["bytes"]), None)
+    if winner is None or shipped is None or rows[0]["bytes"] <= shipped["bytes"]:
+        return ""
+    times = rows[0]["bytes"] / shipped["bytes"]
+    sent = texts.human_bytes(shipped["bytes"])
+    return f"Sending the data themselves once takes {sent}, {times:.3g} times less; but then others have them."
+
+
 def _closest(rows: Sequence[Mapping[str, Any]], goal: str) -> dict[str, Any] | None:
     """Who came closest to the target: of those that are ranked, else of none."""
     scored = [row for row in rows if row["place"] is not None and row["validation"] is not None]
@@ -224,7 +231,7 @@ def _closest(rows: Sequence[Mapping[str, Any]], goal: str) -> dict[str, Any] | N
     return {key: best[key] for key in ("name", "label", "validation", "sent", "command")}
 
 
-def _sure(ranked: Sequence[Ranked], rows: Sequence[Mapping[str, Any]], winner: Ranked | None) -> str:
+def _sure(rows: Sequence[Mapping[str, Any]], winner: Ranked | None) -> str:
     """How sure the first place is."""
     if winner is None:
         return ""
@@ -242,8 +249,12 @@ def _sure(ranked: Sequence[Ranked], rows: Sequence[Mapping[str, Any]], winner: R
         )
     behind = others[0]["behind"]
     if behind is None:
-        rarer = others[0]["reached"] < first["reached"]
-        why = f"reached it in {others[0]['reached']} only" if rarer else "has too few common seeds: no statement"
+        if others[0]["reached"] < first["reached"]:
+            why = f"reached it in {others[0]['reached']}"
+        elif first["reached"] < first["of"]:
+            why = "did so too; not every seed did, so that there is no interval"
+        else:
+            why = "did so too; with one seed nothing is said of chance"
         return f"{share}. The next, {others[0]['label']}, {why}."
     if not behind["ratio"]:
         return f"{share}. The next, {others[0]['label']}, takes more (95 %, paired by seed)."
@@ -289,11 +300,11 @@ def _demands(found: Sequence[Standing], question: Mapping[str, Any]) -> list[dic
         first = ranked[0] if ranked and ranked[0].spent else None
         words = f"{demand.words} ({demand.guarantee})" if demand.guarantee else demand.words
         why = None if first else "nobody reaches the target" if met else "no method here"
-        best = first.standing if first else None
-        answers.append(
-            {"others_may_see": words, "winner": best and best.name, "label": best and best.label, "why": why}
-            | {"cost": first.value if first else None, "others_see": best.seen.words if best and best.seen else None}
-        )
+        row: dict[str, Any] = dict.fromkeys(("winner", "label", "cost", "others_see"))
+        if first is not None and (sees := first.standing.seen) is not None:
+            one = first.standing
+            row |= {"winner": one.name, "label": one.label, "cost": first.value, "others_see": sees.words}
+        answers.append({"others_may_see": words, **row, "why": why})
     return answers
 
 
@@ -317,7 +328,7 @@ def _tuning(record: Record) -> dict[str, Any]:
         "trials": len(trials),
         "trials_each": record.trials_each,
         "pruned": sum(trial.status == "pruned" for _, trial in trials),
-        "bytes": float(sum(trial.bytes or 0.0 for _, trial in trials)),
+        "bytes": float(sum(trial.bytes or 0.0 if trial.sent is None else trial.sent for _, trial in trials)),
         "wall_seconds": record.spent_seconds,
         "timeline": timeline,
     }

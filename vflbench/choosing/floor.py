@@ -9,10 +9,8 @@ from vflbench.results.reader import Run
 
 
 def of(record: Record, runs: Sequence[Run], target: float) -> list[dict[str, Any]]:
-    """Ship it, the label owner alone and centralised: of the runs, else what the record has."""
-    rows = bounds.rows(runs) if len(bounds.of(runs)) == 1 else []
-    if not rows:
-        rows = _recorded(record.floor)
+    """Ship it, the label owner alone and centralised: what the record has, else the runs."""
+    rows = _recorded(record.floor) or (bounds.rows(runs) if len(bounds.of(runs)) == 1 else [])
     goal = record.question["goal"]
     return [
         {

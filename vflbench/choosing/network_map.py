@@ -4,12 +4,14 @@ Exact for methods whose course does not depend on time: a cell is what a fresh r
 out by name.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from vflbench.choosing.standing import Ranked, Standing, ordered
+from vflbench.plots import running_time
 from vflbench.results import selection
 from vflbench.results.reader import Run
 from vflbench.runner.costs import network_config
@@ -19,7 +21,7 @@ from vflbench.types import ConfigError, LinkConfig, NetworkConfig, VflbenchError
 LATENCIES = (0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # ms
 BANDWIDTHS = (1.0, 10.0, 100.0, 1000.0, 10000.0)  # Mbit/s
 MOST_STEPS = 25_000_000  # messages times cells: a minute or two
-STEPS = 7  # of the search for the place between two cells where the winner changes
+STEPS = 10  # of the search for the place between two cells where the winner changes
 Cell = tuple[float, float | None]  # latency in ms, bandwidth in Mbit/s; None: unbounded
 
 
@@ -73,6 +75,8 @@ def draw_up(ranked: Sequence[Ranked], target: float, goal: str) -> dict[str, Any
     pricing = Pricing([], [], network_config(values), 1 if goal == "max" else -1, {})
     for one in able:
         try:
+            if not all(map(running_time.shown, one.runs)):
+                raise VflbenchError("its running time is a prediction that real processes did not confirm")
             pricing.runs.append(
                 [_finished(run, target) for run in one.runs if selection.reached(run, target) is not None]
             )
@@ -89,6 +93,9 @@ def draw_up(ranked: Sequence[Ranked], target: float, goal: str) -> dict[str, Any
     except VflbenchError as error:
         return {**found, "why": _reason(error)}
     place = None if you is None else [latencies.index(you[0]), bandwidths.index(you[1])]
+    if place is not None:  # the others were trained there
+        own = ordered(able, [one.spent("seconds", target) for one in able], pricing.sign)
+        cells[place[0]][place[1]] = _cell([row for row in own if all(map(running_time.shown, row.standing.runs))])
     found |= {"latencies": latencies, "bandwidths": bandwidths, "cells": cells, "you": place, "words": words}
     return {**found, "why": None if you else "your links differ, so that your network is no point of it"}
 
@@ -155,7 +162,7 @@ def _segments(values: Sequence[float], first: Callable[[float], str]) -> list[tu
     """(from, to, who wins) along an axis; None at its ends."""
     found: list[tuple[float | None, float | None, str]] = []
     begun: float | None = None
-    for low, high in zip(values, values[1:], strict=False):
+    for low, high in itertools.pairwise(values):
         while (name := first(low)) != first(high):
             low, after = _change(low, high, first)
             edge = float(f"{after:.2g}")

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from vflbench.plots import canvas, style
 from vflbench.plots.bounds import INK
+from vflbench.results.texts import human_bytes, printable
 
 SIZE = (4.8, 3.7)  # inches: readable on a telephone too
 AXES = {"bytes": "bytes to the target, or sent", "seconds": "seconds to the target, or spent", "epsilon": "epsilon"}
@@ -65,7 +66,7 @@ def _front(found: Mapping[str, Any], axis: str, finals: Points, trials: Points) 
     axes.set_xscale("log")
     canvas.plain(axes.xaxis)
     if axis == "bytes":
-        axes.xaxis.set_major_formatter(lambda value, _: style_bytes(value))
+        axes.xaxis.set_major_formatter(lambda value, _: human_bytes(value))
     _levels(axes, found, axis)
     axes.set_xlabel(AXES[axis])
     axes.set_ylabel(
@@ -73,13 +74,6 @@ def _front(found: Mapping[str, Any], axis: str, finals: Points, trials: Points) 
     )
     canvas.legend_below(figure)
     return canvas.svg(figure)
-
-
-def style_bytes(value: float) -> str:
-    """A number of bytes along an axis."""
-    from vflbench.results.texts import human_bytes
-
-    return human_bytes(value)
 
 
 def _look(look: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,7 +125,7 @@ def timeline(found: Mapping[str, Any]) -> str | None:
             span = max(trial["wall_seconds"], 1e-3)
             axes.barh(place, span, left=trial["began"], height=0.6, color=COLOURS[how], edgecolor="white",
                       linewidth=0.6, label=named)  # fmt: skip
-        axes.set_yticks(range(len(names)), [labels[name].replace("$", r"\$") for name in names])
+        axes.set_yticks(range(len(names)), [printable(labels[name]).replace("$", r"\$") for name in names])
         axes.invert_yaxis()
         axes.grid(axis="y", visible=False)
         axes.set_xlabel("seconds since choosing began")

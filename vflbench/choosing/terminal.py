@@ -35,7 +35,7 @@ def lines(found: Mapping[str, Any], folder: Path) -> list[tuple[str, str]]:
     row = next((row for row in found["methods"] if row["name"] == found["winner"]), None)
     if row is not None:
         said += [("", ""), (row["command"], "")]
-        said.append((f"{found['sure']}", ""))
+        said += [(text, "") for text in (found["sure"], found["shipping"]) if text]
         said.append((_about(row, found), ""))
     elif found["closest"]:
         said += [("", ""), (found["closest"]["command"], "")]
@@ -43,8 +43,9 @@ def lines(found: Mapping[str, Any], folder: Path) -> list[tuple[str, str]]:
     said += [(text, "") for text in changes(found)]
     tuning = found["tuning"]
     if tuning["trials"]:
-        sent = f"{tuning['trials']} trials, {tuning['pruned']} stopped early, would have sent {human_bytes(tuning['bytes'])}"
-        said.append((f"Tuning: {sent}.", "dim"))
+        sent = human_bytes(tuning["bytes"])
+        text = f"Tuning: {tuning['trials']} trials, {tuning['pruned']} stopped early; they sent {sent} in all."
+        said.append((text, "dim"))
     if found["excluded"] or found["out"]:
         left = f"{len(found['excluded'])} methods did not enter, {len(found['out'])} did not come to the final"
         said.append((f"Left out: {left}; the page says why.", "dim"))
@@ -85,7 +86,8 @@ def changes(found: Mapping[str, Any], most: int = 4) -> list[str]:
     said = []
     network, by_name = found["map"], {row["name"]: row["label"] for row in found["methods"]}
     if network["words"]:
-        said.append(f"On another network the fastest is: {'; '.join(one['words'] for one in network['words'][:most])}")
+        told = "; ".join(one["words"] for one in network["words"][:most])
+        said.append(f"On another network the fastest is: {told}")
     elif network["cells"] and network["you"]:
         said.append("No other latency or bandwidth makes another method the fastest.")
     for left in network["left_out"]:

@@ -14,7 +14,7 @@ from vflbench.types import RunConfig
 def dry_run(config: RunConfig) -> str:
     """Parties, shapes and messages of a checked configuration."""
     with _without_compiler():
-        from vflbench.runner.run import dry_run as described
+        from vflbench.runner.dry_run import dry_run as described
 
         return described(config, info=registry.algorithms()[config.algorithm.name])
 

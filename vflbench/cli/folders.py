@@ -31,7 +31,8 @@ def admit(folder: Path, cfg: DictConfig, sweep: bool = False) -> None:
     status, identity = state(folder)
     places = (folder.absolute(), *folder.absolute().parents)
     inside = next(
-        (p for p in places if p.name in ("checkpoint", "model", "transcript", ".hydra") and state(p.parent)[0]), None
+        (p for p in places if p.name in ("checkpoint", "model", "transcript", "logs", ".hydra") and state(p.parent)[0]),
+        None,
     )
     if inside is not None:
         raise VflbenchError(
@@ -87,7 +88,8 @@ def _admit_foreign(folder: Path, goes_on: bool = False) -> None:
         older = "a run of an older vflbench, which kept no list of its files"
         raise VflbenchError(f"{folder} holds {older}: choose another folder with hydra.run.dir=..., or move it")
     if goes_on:  # damaged checkpoints are dealt with when they are needed
-        found = [name for name in found if Path(name).parts[0] in files.FILES]
+        # what is in a logger's way, it says itself
+        found = [name for name in found if Path(name).parts[0] in files.FILES - {"logs"} or name == "logs"]
         found = [
             name
             for name in found

@@ -16,11 +16,12 @@ from omegaconf import DictConfig
 
 from vflbench import config, registry
 from vflbench.cli import folders
-from vflbench.cli.words import RUNS, complain, for_user, last_lines, one_line, result_line, say, shown
+from vflbench.cli.words import RUNS, complain, for_user, last_lines, one_line, say, shown
 from vflbench.hydra_internals import Session
 from vflbench.results import folder as files
 from vflbench.results import inventory, lock, reader
 from vflbench.results.identity import config_hash
+from vflbench.results.texts import result_line
 from vflbench.runner import interrupts
 from vflbench.types import ConfigError, RunConfig, VflbenchError
 
@@ -38,6 +39,7 @@ class Outcome:
     line: str = ""  # what the user reads about it
     status: str = "failed"
     bug: Exception | None = None  # of a single run, to be shown whole
+    value: float | None = None  # of a sweep's job: its objective
 
     def report(self) -> None:
         """Print the line, on stderr where it is an error."""
@@ -111,7 +113,7 @@ def job(
 
     Parameters
     ----------
-    total : the number of a sweep's jobs; None for a single run.
+    total : the number of a sweep's jobs, 0 where a sweeper chooses them as it goes; None for a single run.
     swept : the keys that differ between these jobs.
     draw : draws the pictures of a single run; None: `draw_run`.
     halt : may end it after an evaluation.
@@ -122,7 +124,8 @@ def job(
     if total is not None:
         words = [w for w in hydra.overrides.task if w.split("=", 1)[0] in swept - {"algorithm", "dataset"}]
         choices = hydra.runtime.choices
-        label = " ".join((f"[{hydra.job.num + 1}/{total}]", choices["algorithm"], choices["dataset"], *words))
+        number = f"{hydra.job.num + 1}/{total}" if total else hydra.job.num + 1
+        label = " ".join((f"[{number}]", choices["algorithm"], choices["dataset"], *words))
     try:
         if label and not any(folder.iterdir()):
             folder.chmod(folder.stat().st_mode & 0o700)  # Hydra has made it, for others to read

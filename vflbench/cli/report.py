@@ -2,6 +2,7 @@
 
 import os
 from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import yaml
@@ -46,14 +47,8 @@ def command(args: list[str]) -> int:
     )  # fmt: skip
     parser.add_argument("--overwrite", action="store_true", help="replace these files if they exist")
     flags = parser.parse_args(args)
-    files = [Path(name) for name in (flags.out, flags.csv, flags.markdown) if name]
-    for path in files:
-        if inventory.listed_by(path) is not None or (path.parent / "manifest.json").exists():
-            raise VflbenchError(f"{path}: is in the folder of a run, whose files it could replace; name another place")
-    if len(set(files)) < len(files):
-        raise VflbenchError(f"{', '.join(map(str, files))}: each needs a file of its own")
-    if not flags.overwrite and (there := [str(path) for path in files if os.path.lexists(path)]):
-        raise VflbenchError(f"{', '.join(there)}: already there; name another file, or replace it with --overwrite")
+    files = flags.out, flags.csv, flags.markdown
+    admit(files, flags.overwrite, "--overwrite")
     charged = Charged(flags.without, flags.predictions)
     found = read_runs(flags.runs, charged)
     failed: list[str] = []
@@ -67,14 +62,34 @@ def command(args: list[str]) -> int:
         found = read_runs(list(map(str, folders)), charged)
         found.notes += failed
     found.noise = flags.noise
-    atomic_write(Path(flags.out), page.to_html(found, _networks()), replace=True)
-    if flags.csv:
-        atomic_write(Path(flags.csv), page.to_csv(found), replace=True)
-    if flags.markdown:
-        atomic_write(Path(flags.markdown), page.to_markdown(found), replace=True)
+    write(found, *files)
     _tell(found)
     say(f"report: {shown(Path(flags.out))}")
     return 1 if failed else 0
+
+
+def admit(files: Iterable[str | Path | None], overwrite: bool, how: str) -> None:
+    """Refuse files in which something would be lost; `how` is what the user types so that they are replaced."""
+    named = [Path(name) for name in files if name]
+    for path in named:
+        if inventory.listed_by(path) is not None or (path.parent / "manifest.json").exists():
+            raise VflbenchError(f"{path}: is in the folder of a run, whose files it could replace; name another place")
+    if len(set(named)) < len(named):
+        raise VflbenchError(f"{', '.join(map(str, named))}: each needs a file of its own")
+    if not overwrite and (there := [str(path) for path in named if os.path.lexists(path)]):
+        raise VflbenchError(f"{', '.join(there)}: already there; name another file, or replace it with {how}")
+
+
+def write(found: Report, html: str | Path | None, csv: str | Path | None, markdown: str | Path | None) -> None:
+    """Write the page, its table and its tables to paste, where a file is named."""
+    for path, made in ((html, to_html), (csv, page.to_csv), (markdown, page.to_markdown)):
+        if path:
+            atomic_write(Path(path), made(found), replace=True)
+
+
+def to_html(found: Report) -> str:
+    """The page, with the networks that there are to choose from."""
+    return page.to_html(found, _networks())
 
 
 def _tell(found: Report) -> None:
@@ -114,10 +129,15 @@ def _phases(word: str) -> frozenset[str]:
 
 def read_runs(paths: list[str], charged: Charged | None = None) -> Report:
     """The runs at or below `paths`; a line on stderr for each that is left out."""
-    found = page.read(paths, {name: info.time_dependent for name, info in registry.algorithms().items()}, charged)
+    found = read(paths, charged)
     for note in found.notes:
         complain(note)
     return found
+
+
+def read(paths: Sequence[str | Path], charged: Charged | None = None) -> Report:
+    """The runs at or below `paths`; the report's notes name those that are left out."""
+    return page.read(paths, {name: info.time_dependent for name, info in registry.algorithms().items()}, charged)
 
 
 def _networks() -> dict[str, tuple[float, float | None]]:

@@ -1,14 +1,21 @@
 """`vflbench reprice`."""
 
+from __future__ import annotations
+
 import shlex
 from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vflbench import config
-from vflbench.cli.words import RUNS, complain, result_line, say, shown
+from vflbench.cli.words import RUNS, complain, say, shown
 from vflbench.results import reader, sweep
+from vflbench.results.texts import result_line
 from vflbench.types import VflbenchError
+
+if TYPE_CHECKING:
+    from vflbench.runner.reprice import Result
 
 
 def command(args: list[str]) -> int:
@@ -33,24 +40,18 @@ def command(args: list[str]) -> int:
     if not runs:
         raise VflbenchError(f"no run is named. usage: {usage}")
 
-    with config.session(overrides, flags.config_dir) as hydra:
-        found = config.profiles(hydra, config.for_all_links(hydra, overrides))
-
-    from vflbench.plots.curves import draw_run
-    from vflbench.runner import reprice
-
     refused: list[str] = []
 
     def leave_out(reason: str) -> None:
         refused.append(reason)
         complain(f"not re-priced: {reason}")
 
-    profiles = [reprice.Profile(typed, network) for typed, network in found]
     how: dict[str, Any] = {
         "command": shlex.join(["vflbench", "reprice", *args]),
         "overwrite": overwrite[-1:] == ["overwrite=true"],
+        "config_dir": flags.config_dir,
     }
-    done = reprice.reprice(runs, profiles, flags.out, draw=draw_run, refused=leave_out, **how)
+    done = priced(runs, overrides, flags.out, refused=leave_out, **how)
     if len(done) == 1:
         summary = reader.load(done[0].folder).summary
         kept = "it was there already, kept" if done[0].kept else f"{done[0].source} under {done[0].profile}"
@@ -63,3 +64,35 @@ def command(args: list[str]) -> int:
         ]
         say(sweep.align(rows))
     return 1 if refused else 0
+
+
+def priced(
+    runs: Sequence[str],
+    overrides: Sequence[str],
+    out: Path,
+    *,
+    command: str,
+    refused: Callable[[str], None],
+    overwrite: bool = False,
+    config_dir: str | Path | None = None,
+) -> list[Result]:
+    """The runs at or below the folders `runs`, under each network that the overrides name.
+
+    Parameters
+    ----------
+    command, refused, overwrite : as of `runner.reprice.reprice`.
+
+    Raises
+    ------
+    ConfigError : the problems of the overrides.
+    VflbenchError : as `runner.reprice.reprice`.
+    """
+    with config.session(overrides, config_dir) as hydra:
+        found = config.profiles(hydra, config.for_all_links(hydra, overrides))
+
+    from vflbench.plots.curves import draw_run
+    from vflbench.runner import reprice
+
+    profiles = [reprice.Profile(typed, network) for typed, network in found]
+    how: dict[str, Any] = {"command": command, "overwrite": overwrite, "draw": draw_run, "refused": refused}
+    return reprice.reprice(runs, profiles, out, **how)

@@ -1,22 +1,24 @@
 """A sweep: its jobs, one after the other or in parallel, and their table."""
 
+import math
 from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf, open_dict, read_write
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from vflbench import config
 from vflbench.cli import folders
 from vflbench.cli.dry_run import dry_run
 from vflbench.cli.job import Outcome, job
 from vflbench.cli.words import complain, made_up, one_line, say, shown
+from vflbench.config.overrides import BASIC
 from vflbench.hydra_internals import Session
 from vflbench.results import folder as files
-from vflbench.results import inventory, reader, sweep
+from vflbench.results import inventory, objective, reader, sweep
 from vflbench.runner import interrupts, launchers
-from vflbench.types import ENDED_WELL, ConfigError, Problem, VflbenchError
+from vflbench.types import ENDED_WELL, ConfigError, Objective, Problem, VflbenchError
 
 
 def start(hydra: Session, plan: config.Plan, jobs: list[list[str]], overrides: list[str], command: str) -> int:
@@ -35,10 +37,14 @@ def start(hydra: Session, plan: config.Plan, jobs: list[list[str]], overrides: l
     unresolved: Any = OmegaConf.to_container(cfg.hydra.sweep)
     numbered = unresolved["subdir"] == "${hydra.job.num}"
     dated = folders.dated(cfg, "sweep", overrides)
-    if (folder.is_dir() and not dated) or not numbered:
+    adaptive = plan.sweeper != BASIC
+    if adaptive and not numbered:
+        allowed = "must be ${hydra.job.num} where a sweeper chooses jobs as it goes"
+        raise ConfigError([Problem("hydra.sweep.subdir", unresolved["subdir"], allowed)])
+    if not adaptive and ((folder.is_dir() and not dated) or not numbered):
         _admit_jobs(hydra, folder, jobs, own)
     folders.admit_sweep(folder)
-    launcher = launchers.of(cfg, len(jobs), overrides)
+    launcher = launchers.of(cfg, None if adaptive else len(jobs), overrides)
     launcher.folder = folder = folders.make_new(folder) if dated else folder
     # Name the folder: its default has the time in it, which has changed by now.
     overrides = [
@@ -55,7 +61,7 @@ def start(hydra: Session, plan: config.Plan, jobs: list[list[str]], overrides: l
         with launcher, interrupts.passed_on(folder, launcher.processes), config.refusing():
             task = partial(job, command=command, total=len(jobs), swept=plan.swept)
             try:
-                outcomes = hydra.sweep(task, overrides, jobs, launcher.do)
+                outcomes = hydra.sweep(task, overrides, jobs, launcher.do, partial(_told, cfg.objective))
             except launchers.DIED as error:
                 if launcher.name == "basic":
                     raise
@@ -68,7 +74,17 @@ def start(hydra: Session, plan: config.Plan, jobs: list[list[str]], overrides: l
     if not launcher.hears:
         for outcome in outcomes:
             outcome.report()
-    return _conclude(folder, outcomes, died, draw=cfg.plot == "auto")
+    return _conclude(folder, outcomes, died, cfg)
+
+
+def _told(name: Objective | None, outcome: Outcome) -> Outcome | float:
+    """What the sweeper gets of a job: its objective, where there is one."""
+    if name is None:
+        return outcome
+    # where a job was refused its folder, the run there is another
+    run = None if outcome.error else reader.load(outcome.folder)
+    outcome.value = objective.value(run, name)
+    return outcome.value
 
 
 def _dry_runs(hydra: Session, jobs: list[list[str]], own: list[str]) -> int:
@@ -106,16 +122,18 @@ def _admit_jobs(hydra: Session, folder: Path, jobs: list[list[str]], own: list[s
         folders.admit(run_folder, cfg, sweep=True)
 
 
-def _conclude(folder: Path, outcomes: list[Outcome], died: str, draw: bool) -> int:
+def _conclude(folder: Path, outcomes: list[Outcome], died: str, cfg: DictConfig) -> int:
     """Print the table, draw the picture, and return the exit code; `died`: why a job's process gave no result."""
     say("\n" + sweep.table(folder))
     runs = [run.folder for run in sweep.jobs(folder)] if died else [outcome.folder for outcome in outcomes]
     ended = [reader.load(run_folder).summary for run_folder in runs if folders.ended(run_folder)]
-    if ended and draw:
+    if ended and cfg.plot == "auto":
         from vflbench.plots.curves import draw_runs
 
         draw_runs(sweep.jobs(folder), folder)
         say(f"curves: {shown(folder / 'curve.png')}")
+    if best := _best(outcomes, cfg.objective):
+        say(best)
     say(f"sweep folder: {shown(folder)}")
     for label in dict.fromkeys(filter(None, map(made_up, ended))):
         say(label)
@@ -127,3 +145,13 @@ def _conclude(folder: Path, outcomes: list[Outcome], died: str, draw: bool) -> i
         if count[status]:
             complain(f"{count[status]} of {len(outcomes)} jobs {'were ' if status == 'skipped' else ''}{status}")
     return 0 if well and not count["failed"] and not died else 1
+
+
+def _best(outcomes: list[Outcome], name: Objective | None) -> str:
+    """The job with the best objective, in words; empty where no job has a finite one."""
+    valued = [(o.value, o.folder) for o in outcomes if o.value is not None and math.isfinite(o.value)]
+    if name is None or not valued:
+        return "" if name is None else f"objective {name}: no job has one"
+    upward = name == "metric" and reader.load(valued[0][1]).summary["metric"]["goal"] == "max"
+    value, folder = (max if upward else min)(valued)
+    return f"objective {name}: best {value:.6g}, of job {folder.name}"

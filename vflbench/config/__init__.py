@@ -12,7 +12,7 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
@@ -29,7 +29,7 @@ from vflbench.config.composition import (
     session,
     without_secrets,
 )
-from vflbench.config.fit import check
+from vflbench.config.fit import check, objective_problems
 from vflbench.config.overrides import folder_of, for_all_links, refusing
 from vflbench.config.typed import (
     HYDRAS,
@@ -43,7 +43,7 @@ from vflbench.config.typed import (
 )
 from vflbench.hydra_internals import Override, Session, expand, line, quoted, values_of
 from vflbench.registry import config_dir
-from vflbench.types import ADAPTABLE, ConfigError, Problem, RunConfig, VflbenchError, closest, hook, refuse
+from vflbench.types import ADAPTABLE, ConfigError, Objective, Problem, RunConfig, VflbenchError, closest, hook, refuse
 
 __all__ = [
     "Plan",
@@ -83,6 +83,7 @@ class Plan:
     swept: frozenset[str]  # keys that differ between jobs
     shared: list[str] = field(default_factory=list)  # of a sweep's overrides, those that go with `cfg`, swept ones too
     left_out: list[str] = field(default_factory=list)  # in words: keys that some of a sweep's methods do not have
+    sweeper: str = words.BASIC  # Hydra's; another one chooses jobs as it goes, so `jobs` is empty
 
 
 class _Findings:
@@ -171,10 +172,12 @@ def plan(
     typed = [override for override in typed if override.key_or_group not in words.LINK_KEYS]
     base = _first_combination(hydra, typed, found)
     sweeping = multirun or (base.hydra.mode is not None and base.hydra.mode.name == "MULTIRUN")
+    sweeper = str(base.hydra.runtime.choices["hydra/sweeper"]) if sweeping else words.BASIC
+    adaptive, given = sweeper != words.BASIC, typed
     if sweeping:
-        typed = _with_preset(hydra, base, typed, found)
+        typed = _with_preset(hydra, base, typed, found, adaptive)
     for override in typed:
-        found.note(words.sweep_problems(override, sweeping), override)
+        found.note(words.sweep_problems(override, sweeping, adaptive), override)
     unknown = [override for override in typed if words.option_problems(hydra, override)]
     for override in unknown:
         found.note(words.option_problems(hydra, override), override)
@@ -185,12 +188,12 @@ def plan(
     of_run = [o for o in typed if not o.is_hydra_override() and o.key_or_group not in groups]
     every = list(words.combinations(hydra, known)) if sweeping else [base]
     plains = [plain(composed) for composed in every]
-    lacking = _Lacking(hydra, typed, of_run, plains, sweeping and loading)
+    lacking = _Lacking(hydra, typed, of_run, plains, sweeping and loading and not adaptive)
     misnamed = not loading or bool(found.problems) or any(o.key_or_group not in lacking.somewhere for o in of_run)
     for composed, values in zip(every, plains, strict=True):
         kinds = kinds_of(values, whole=not misnamed)
         for override in of_run:
-            problems = value_problems(override, values, kinds, groups)
+            problems = value_problems(override, values, kinds, groups, adaptive)
             told = override in found.faulty and override.key_or_group not in lacking.somewhere  # once is enough
             if not told and not (problems and lacking.notes(override, composed, values)):
                 found.note(problems, override)
@@ -199,17 +202,26 @@ def plan(
             found.note(p for p in convert_run(values, kinds)[1] if p.key not in overridden)
     if sweeping or unknown:
         refuse(found.problems)
+        if adaptive:
+            return _adaptive_plan(hydra, typed, given, sweeper)
         return _sweep_plan(hydra, typed, wanted, lacking)
     whole = not (misnamed and found.problems)
     return _run_plan(hydra, [line(o) for o in typed if o not in found.faulty], whole, base, found)
 
 
-def _with_preset(hydra: Session, base: DictConfig, typed: list[Override], found: _Findings) -> list[Override]:
+def _with_preset(
+    hydra: Session, base: DictConfig, typed: list[Override], found: _Findings, adaptive: bool
+) -> list[Override]:
     """The overrides of a sweep, those of its preset too. Raises ConfigError where they make too many jobs."""
     preset = base.hydra.sweeper.get("params") or {}
+    if adaptive:  # it may describe keys in a way of its own, which only it can check
+        texts = OmegaConf.to_container(preset) if OmegaConf.is_dict(preset) else {}
+        preset = {key: value for key, value in texts.items() if not isinstance(value, dict | list)}  # type: ignore[union-attr]
     swept = words.for_all_links(hydra, [f"{key}={value}" for key, value in preset.items()])
     of_preset = words.parse(hydra, swept, found.problems)
     merged = words.merge(of_preset, typed)
+    if adaptive:
+        return merged
     if (jobs := math.prod(len(values_of(o)) for o in merged if o.is_discrete_sweep())) > words.MOST_JOBS:
         allowed = f"is {jobs} jobs, at most {words.MOST_JOBS} are started together: give fewer values"
         raise ConfigError([*found.problems, Problem("the sweep", " ".join(map(line, merged)), allowed)])
@@ -224,10 +236,33 @@ def _sweep_plan(hydra: Session, typed: list[Override], wanted: list[Override], l
     values = plain(compose(hydra, [line(o) for o in options if not o.is_sweep_override()], sweep=True))
     shared = [o for o in typed if o in options or o.is_add() or lists(values, o.key_or_group)]
     cfg = compose(hydra, [line(o) for o in shared if not o.is_sweep_override()], sweep=True)
-    refuse(_launcher_problems(cfg))
+    refuse([*_launcher_problems(cfg), *_objective_problems(cfg, typed)])
     jobs = lacking.without(expand(o for o in wanted if not o.is_hydra_override()))
     swept = frozenset(o.key_or_group for o in typed if o.is_sweep_override())
     return Plan(cfg, None, jobs, swept, [line(o) for o in shared], lacking.words)
+
+
+def _adaptive_plan(hydra: Session, typed: list[Override], given: list[Override], sweeper: str) -> Plan:
+    """The plan of a sweep whose `sweeper` chooses the jobs.
+
+    `typed` has its own search space too, which it knows: it gets only what was `given`.
+    """
+    cfg = compose(hydra, [line(o) for o in given if not o.is_sweep_override()], sweep=True)
+    problems = [*_launcher_problems(cfg), *_objective_problems(cfg, typed)]
+    if cfg.objective is None:
+        allowed = f"hydra/sweeper={sweeper} chooses jobs by what they return: {', '.join(get_args(Objective))}"
+        problems.append(Problem("objective", "null", allowed))
+    if cfg.dry_run:
+        problems.append(Problem("dry_run", "true", f"hydra/sweeper={sweeper} lists no jobs before they run"))
+    refuse(problems)
+    swept = frozenset(o.key_or_group for o in typed if o.is_sweep_override())
+    return Plan(cfg, None, [], swept, [line(o) for o in given], sweeper=sweeper)
+
+
+def _objective_problems(cfg: DictConfig, typed: list[Override]) -> list[Problem]:
+    """What is wrong with a sweep's objective; a target that is swept is one."""
+    swept = any(o.key_or_group == "target" and o.is_sweep_override() for o in typed)
+    return [] if swept else objective_problems(cfg.objective, cfg.target)
 
 
 def _run_plan(hydra: Session, sound: list[str], whole: bool, base: DictConfig, found: _Findings) -> Plan:
@@ -317,19 +352,21 @@ def _uncomposed(hydra: Session, typed: list[Override]) -> list[tuple[Override, P
     """The overrides of Hydra's own configuration that do not compose: each is tried alone, beside the other keys."""
     others = [o for o in typed if not o.is_hydra_override()]
     next(words.combinations(hydra, others))  # raises where Hydra's own configuration is not at fault
-    problems = []
-    for override in typed:
+    problems, sound = [], list[Override]()
+    for override in sorted(typed, key=lambda o: "/" not in o.key_or_group):  # options first: further keys are theirs
         if override.is_hydra_override():
             try:
-                next(words.combinations(hydra, [*others, override]))
+                next(words.combinations(hydra, [*others, *sound, override]))
+                sound += [override] if "/" in override.key_or_group else []
             except VflbenchError as error:
                 key, value = override.key_or_group, line(override).partition("=")[2]
                 reason, hint = str(error).removeprefix(UNCOMPOSED).rstrip("."), None
-                known = words.options(hydra, key) if key == HYDRAS["launcher"] else []
+                known = words.options(hydra, key) if key in (HYDRAS["launcher"], "hydra/sweeper") else []
                 if key == HYDRAS["launcher"] and value in LAUNCHERS:
                     reason = f"needs a package that is not installed: pip install 'vflbench[{LAUNCHERS[value]}]'"
                 elif known and value not in known:
-                    reason, hint = f"unknown launcher; there are: {', '.join(known)}", closest(value, known)
+                    unknown = f"unknown {key.partition('/')[2]}; there are: {', '.join(known)}"
+                    reason, hint = unknown, closest(value, known)
                 problems.append((override, Problem(key, value, reason, hint)))
     return problems
 

@@ -18,6 +18,7 @@ def check(config: RunConfig, whole: bool = True) -> list[Problem]:
     if whole:
         config = adapt.parties(config, info)
     problems = [*_choice_problems(config, info), *_length_problems(config, info)]
+    problems += objective_problems(config.objective, config.target)
     for group in (*KEYED, "model") if whole else ():
         check_keys = hook(module_of(getattr(config, group)), "check")
         if check_keys and not any(problem.key == group for problem in problems):
@@ -69,6 +70,13 @@ def _choice_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
                 has += f" ({reason})"
             problems.append(Problem(group, shown(name), has))
     return problems
+
+
+def objective_problems(objective: str | None, target: float | None) -> list[Problem]:
+    """What is wrong with `objective`: a cost up to a target needs one."""
+    if objective is None or objective == "metric" or target is not None:
+        return []
+    return [Problem("objective", objective, "needs a target to count up to: give target=..., or use objective=metric")]
 
 
 def _length_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:

@@ -28,6 +28,7 @@ LINK_KEYS: dict[str, tuple[Any, str, int]] = {
     "network.bandwidth_mbps": (Mbps | None, "bandwidth_gbps", 1000),
 }
 SECRET = re.compile(r"://[^/\s@]*:[^/\s@]+@")
+BASIC = "basic"  # Hydra's own sweeper, which tries all combinations
 MOST_JOBS = 10_000  # of one sweep
 DIRS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
 LOGS = ("hydra.job_logging.root.level", "hydra.hydra_logging.root.level")
@@ -53,11 +54,13 @@ HYDRA_KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(LOGS, (f"must be one of {', '.join(LEVELS)}", LEVELS.__contains__)),
 }
 LAUNCHER = "hydra.launcher."  # its keys are the launcher's own
+SWEEPER = "hydra.sweeper."  # likewise, of a sweeper other than Hydra's basic one
 # The only key of joblib's: with threads and other backends, jobs would share what Hydra keeps once in a process.
 JOBLIB = LAUNCHER + "n_jobs"
 # Group -> options of Hydra's that do not work here.
 HYDRA_GROUPS: dict[str, tuple[str, ...]] = {
     "hydra/launcher": (),
+    "hydra/sweeper": (),
     "hydra/callbacks": (),
     "hydra/job_logging": ("default",),  # writes a log file of its own into the run's folder
     "hydra/hydra_logging": (),
@@ -187,8 +190,8 @@ def option_problems(hydra: Session, override: Override) -> list[Problem]:
     ]
 
 
-def sweep_problems(override: Override, sweeping: bool) -> list[Problem]:
-    """Why an override of several values cannot be swept."""
+def sweep_problems(override: Override, sweeping: bool, adaptive: bool = False) -> list[Problem]:
+    """Why an override of several values cannot be swept; `adaptive`: the sweeper chooses values between two ends."""
     key, value = override.key_or_group, line(override).partition("=")[2]
     if not override.is_sweep_override():
         return []
@@ -202,13 +205,13 @@ def sweep_problems(override: Override, sweeping: bool) -> list[Problem]:
         ]
     if override.is_hydra_override():
         return [Problem(key, value, "cannot be swept")]
-    if key in ("dry_run", "resume", "overwrite", "plot", "floor"):
+    if key.split(".")[0] in ("dry_run", "resume", "overwrite", "plot", "floor", "objective", "logger"):
         return [Problem(key, value, "holds for the whole sweep: give one value")]
     if key == "experiment":  # each preset has its own sweep, which Hydra would drop silently
         return [Problem(key, value, "presets are started one at a time")]
     return (
         []
-        if override.is_discrete_sweep()
+        if override.is_discrete_sweep() or adaptive
         else [Problem(key, value, "a sweep lists its values: choice(...), range(...) or a,b")]
     )
 
@@ -241,13 +244,14 @@ def hydra_problems(typed: Iterable[Override]) -> Iterator[tuple[Override, Proble
     Hydra itself checks the types, and the names of options.
     """
     own = [override for override in typed if override.is_hydra_override() and not override.is_sweep_override()]
-    joblib = any(override.key_or_group == "hydra/launcher" and override.value() == "joblib" for override in own)
+    chosen = {override.key_or_group: override.value() for override in own}
+    joblib, adaptive = chosen.get("hydra/launcher") == "joblib", chosen.get("hydra/sweeper", BASIC) != BASIC
     for override in own:
-        if (found := _hydra_problem(override, joblib)) is not None:
+        if (found := _hydra_problem(override, joblib, adaptive)) is not None:
             yield override, found
 
 
-def _hydra_problem(override: Override, joblib: bool) -> Problem | None:
+def _hydra_problem(override: Override, joblib: bool, adaptive: bool) -> Problem | None:
     key, shown, value = override.key_or_group, line(override).partition("=")[2], override.value()
     if "/" in key and override.package is None and key in HYDRA_GROUPS:
         unsupported = "writes files of its own into run folders: use stderr, stdout, none or disabled"
@@ -256,12 +260,14 @@ def _hydra_problem(override: Override, joblib: bool) -> Problem | None:
     if holds is not None:
         return None if holds(value) else Problem(key, shown, rule)
     if (
-        key.startswith(LAUNCHER)
+        key.startswith((LAUNCHER, SWEEPER) if adaptive else LAUNCHER)
+        and "_target_" not in shown
         and not any(part.startswith("_") for part in key.split("."))
-        and not (joblib and key != JOBLIB)
+        and not (joblib and key.startswith(LAUNCHER) and key != JOBLIB)
     ):
         return None
     allowed = [*HYDRA_KEYS, JOBLIB if joblib else LAUNCHER + "KEY", *HYDRA_GROUPS]
+    allowed += [SWEEPER + "KEY"] if adaptive else []
     return Problem(
         key, shown, f"is not supported on the command line; there are: {', '.join(allowed)}", closest(key, allowed)
     )

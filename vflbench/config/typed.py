@@ -66,9 +66,16 @@ def lists(values: Mapping[str, Any], key: str) -> bool:
 
 
 def value_problems(
-    override: Override, values: Mapping[str, Any], kinds: Mapping[str, Any], groups: frozenset[str]
+    override: Override,
+    values: Mapping[str, Any],
+    kinds: Mapping[str, Any],
+    groups: frozenset[str],
+    adaptive: bool = False,
 ) -> list[Problem]:
-    """What is wrong with a `key=value` for a configuration `values` of types `kinds`."""
+    """What is wrong with a `key=value` for a configuration `values` of types `kinds`.
+
+    `adaptive`: a sweeper may choose between two ends.
+    """
     key, parts = override.key_or_group, override.key_or_group.split(".")
     if override.package is not None:
         return []  # a group that Hydra does not know, or `tuned`: Hydra refuses it
@@ -96,7 +103,8 @@ def value_problems(
         allowed = "cannot be removed: a run has a value for every key; some may be null"
         return [Problem(f"~{key}", line(override).partition("=")[2], allowed)]
     problems: list[Problem] = []
-    for value in values_of(override) if not override.is_sweep_override() or override.is_discrete_sweep() else []:
+    listed_values = adaptive or not override.is_sweep_override() or override.is_discrete_sweep()
+    for value in values_of(override) if listed_values else []:
         if not (isinstance(value, str) and "${" in value):
             convert_value(kind, value, key, problems)
     return problems

@@ -38,6 +38,8 @@ class Loss:
         self.y = np.asarray(labels, dtype=np.float64) if self.ridge else signs(np.asarray(labels))
         self.decay = objective.weight if self.ridge else 0.0  # alpha of (alpha / 2) ||theta||^2
         self.l1 = 0.0 if self.ridge else objective.weight  # beta of beta ||theta||_1
+        self._flipped = -self.y
+        self._scaled = self._flipped / len(self.y)
         self.curvature = 1.0 if self.ridge else 1 / (4 * len(self.y))  # largest second derivative
 
     def value(self, u: np.ndarray) -> float:
@@ -56,15 +58,12 @@ class Loss:
 
     def slopes(self, u: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         """Each sample's part of the gradient at u, (N,), or with `rows` (B,) of these alone."""
-        y = self.y if rows is None else self.y[rows]
         slopes: np.ndarray
         if self.ridge:
-            slopes = u - y
+            slopes = u - (self.y if rows is None else self.y[rows])
         else:
-            from scipy.special import expit
-
-            slopes = expit(-y * u)
-            slopes *= -y / len(self.y)
+            slopes = sigmoid((self._flipped if rows is None else self._flipped[rows]) * u)
+            slopes *= self._scaled if rows is None else self._scaled[rows]
         return slopes
 
     def step(self, theta: np.ndarray, gradient: np.ndarray, lr: float) -> np.ndarray:
@@ -98,15 +97,13 @@ class Loss:
         The derivative (u - v) / c - y s(-y u) / N is increasing, and its root lies between v and v + c y / N. Newton's
         step is taken where it stays inside and is less than half of the one before. Else the interval is halved.
         """
-        from scipy.special import expit
-
         n = len(self.y)
         low, high = np.minimum(v, v + c * self.y / n), np.maximum(v, v + c * self.y / n)
         u: np.ndarray
         u, before = (low + high) / 2 if near is None else np.clip(near, low, high), high - low
         settled = np.zeros(n, dtype=bool)
         for _ in range(100):
-            share = expit(-self.y * u)
+            share = sigmoid(-self.y * u)
             slope = (u - v) / c - self.y * share / n
             low, high = np.where(slope < 0, u, low), np.where(slope > 0, u, high)
             step = -slope / (1 / c + share * (1 - share) / n)
@@ -118,6 +115,12 @@ class Loss:
             if settled.all():
                 break
         return u
+
+
+def sigmoid(values: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-values)), in place: by torch, which takes a fifth of SciPy's time."""
+    shares: np.ndarray = torch.from_numpy(values).sigmoid_().numpy()
+    return shares
 
 
 def soft_threshold(theta: np.ndarray, by: float) -> np.ndarray:

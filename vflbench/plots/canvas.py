@@ -1,8 +1,11 @@
 """What all pictures share: figures with panels, their titles and legends, and how they are saved."""
 
 import io
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, Tick
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -16,9 +19,9 @@ from vflbench.results.folder import atomic
 from vflbench.results.texts import printable
 
 
-def entitle(axes: Axes, title: str, alarm: str) -> None:
+def entitle(axes: Axes, title: str, alarm: str, loc: Literal["left", "center"] = "left") -> None:
     """Set a panel's title, with the warning `alarm` below it."""
-    axes.set_title(title, loc="left", fontsize=11, pad=22 if alarm else 8)
+    axes.set_title(title, loc=loc, fontsize=11, pad=22 if alarm else 8)
     if alarm:
         axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
 
@@ -68,6 +71,14 @@ def _ticks(axis: Axis) -> list[Tick]:
     return [*axis.get_major_ticks(), *axis.get_minor_ticks()]
 
 
+def verbatim(texts: Iterable[Artist]) -> None:
+    """Let texts be shown as they are, never as formulas, and without control characters."""
+    for text in texts:
+        assert isinstance(text, Text)
+        text.set_parse_math(False)
+        text.set_text(printable(text.get_text()))
+
+
 def save(figure: Figure, stem: Path) -> None:
     """Write `stem`.png and `stem`.svg, atomically and without a date; names are never read as formulas."""
     _readable(figure)
@@ -88,10 +99,7 @@ def _readable(figure: Figure) -> None:
     """Make texts that are neither formulas nor commands of all but the numbers along axes."""
     ticks = [tick for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for tick in _ticks(axis)]
     numbers = {label for tick in ticks for label in (tick.label1, tick.label2)}
-    for text in figure.findobj(lambda artist: isinstance(artist, Text) and artist not in numbers):
-        assert isinstance(text, Text)
-        text.set_parse_math(False)
-        text.set_text(printable(text.get_text()))
+    verbatim(text for text in figure.findobj(Text) if text not in numbers)
 
 
 def _write(figure: Figure, place: Path | io.BytesIO, kind: str) -> None:

@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from vflbench.plots import bounds, running_time, style
-from vflbench.plots.canvas import entitle, legend_below, new_figure, plain, save
+from vflbench.plots.canvas import entitle, legend_below, new_figure, plain, save, verbatim
 from vflbench.results import selection
 from vflbench.results.folder import atomic_write, splits
 from vflbench.results.identity import flat
@@ -233,6 +234,38 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
         titled[title if title not in titled else f"{title} · {metric}"] = _lines(inside)
     text = "left out: " + ", ".join(f"{count} {status}" for status, count in left_out.items()) if left_out else ""
     return draw_panels(Picture("curves", x), titled, folder / name, text)
+
+
+def draw_into(axes: Axes, runs: Sequence[Run], x: str, metric: str, log: Sequence[str] = ()) -> None:
+    """Draw runs into axes of the caller's: a line per setting, as `draw_runs`, a title and a legend.
+
+    Parameters
+    ----------
+    runs : of one data set, judged by one metric.
+    x : one of `X_LABELS`.
+    metric : theirs, or `loss`, that of training.
+    log : of `x` and `y`, the axes that are logarithmic.
+
+    Raises
+    ------
+    VflbenchError : a run cannot be read.
+    """
+    drawn = [run for run in runs if run.status in ENDED_WELL and len(run.curve)]
+    left_out = Counter(run.status or "unfinished" for run in runs if run not in drawn)
+    theirs = set(axes.findobj(Text))
+    lines = _lines(drawn)
+    algorithms = [group[0].summary["algorithm"] for group in lines.values()]
+    looks = dict(zip(lines, style.looks(algorithms), strict=True))
+    _scale(axes, _panel(axes, lines, looks, x, metric), log, None)
+    first, networks = drawn[0].summary, {*_networks(drawn).values()}
+    title = [style.dataset_label(first["dataset"], first["data_variant"]), *(networks if len(networks) == 1 else ())]
+    title += ["real data"] if first["data_source"] == "real" else []
+    alarm = [_alarm({**first, "status": "completed"})]
+    alarm += ["left out: " + ", ".join(f"{count} {status}" for status, count in left_out.items())] if left_out else []
+    # in the middle, where the caller's own set_title replaces it
+    entitle(axes, " · ".join(filter(None, title)), " · ".join(filter(None, alarm)), "center")
+    axes.legend()
+    verbatim(text for text in axes.findobj(Text) if text not in theirs)
 
 
 def draw_panels(

@@ -47,5 +47,7 @@ def paired(a: Mapping[Any, float], b: Mapping[Any, float]) -> Paired | None:
     ratio = all(x > 0 and y > 0 for x, y in pairs)
     found = np.array([math.log(y) - math.log(x) if ratio else y - x for x, y in pairs])
     half = float(stats.t.ppf(0.975, len(pairs) - 1)) * float(found.std(ddof=1)) / math.sqrt(len(pairs))
-    ends = [float(found.mean()) + shift for shift in (0.0, -half, half)]
-    return Paired(len(pairs), *(math.exp(end) if ratio else end for end in ends), ratio)
+    centre, low, high = (float(found.mean()) + shift for shift in (0.0, -half, half))
+    if ratio:
+        centre, low, high = math.exp(centre), math.exp(low), math.exp(high)
+    return Paired(len(pairs), centre, low, high, ratio)

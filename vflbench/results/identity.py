@@ -11,6 +11,7 @@ from vflbench.results.network import by_values
 # Keys that say how a run is carried out, not what it computes. Where the data are does not count either: the manifest
 # has their hashes.
 EXCLUDED = frozenset({"resume", "device", "overwrite", "dry_run", "plot", "floor", "data_root", "hydra", "predictions"})
+EXCLUDED |= {"objective", "logger"}
 
 
 def identifying(config: Mapping[str, Any]) -> dict[str, Any]:

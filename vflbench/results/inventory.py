@@ -270,9 +270,9 @@ def claim(folder: Path, advice: str, names: Collection[str] | None = None) -> No
 # --- removing ---------------------------------------------------------------------------------------------------------
 
 
-def remove(path: Path) -> None:
-    """Remove a file if it is there and vflbench's."""
-    folder = listed_by(path)
+def remove(path: Path, folder: Path | None = None) -> None:
+    """Remove a file if it is there and vflbench's, by the list of `folder`; None: by that of the file's own folder."""
+    folder = listed_by(path) if folder is None else folder
     if folder is not None and path.exists() and owns(folder, path):
         path.unlink()
 
@@ -302,7 +302,7 @@ def clear(folder: Path, first: str = "") -> None:
     listed = _read(folder)
     names = sorted(listed.contents.keys() | listed.begun, key=lambda name: (name != first, name))
     for name in names:
-        remove(folder / name)
+        remove(folder / name, folder)
     below = {parent for name in names for parent in Path(name).parents if parent != Path(".")}
     for name in sorted(map(str, below), key=len, reverse=True):
         place = folder / name

@@ -29,6 +29,7 @@ from vflbench.results.folder import (
     validate_summary,
 )
 from vflbench.results.parquet import PARQUET
+from vflbench.results.texts import in_line, result_line
 from vflbench.types import VflbenchError
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Arrays:
         return Arrays(numbers, texts, int(chosen.sum()))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """One run folder; each file is read when it is first asked for.
 
@@ -81,6 +82,21 @@ class Run:
     """
 
     folder: Path
+
+    def __repr__(self) -> str:
+        """What the run is and what came out, in a line; its folder in another."""
+        return f"Run of {in_line(self._words())}\n{in_line(str(self.folder))}"
+
+    def _words(self) -> str:
+        """Method, data set, seed and result."""
+        try:
+            if self.status is not None:
+                told = self.summary
+                return f"{told['algorithm']} on {told['dataset']}, seed {told['seed']}: {result_line(told)}"
+            told = self.manifest["config"]
+            return f"{told['algorithm']['name']} on {told['dataset']['name']}, seed {told['seed']}: not ended"
+        except (VflbenchError, OSError, KeyError, TypeError) as damaged:  # a debugger shows damaged runs, too
+            return f"what cannot be read: {damaged}"
 
     @property
     def status(self) -> str | None:

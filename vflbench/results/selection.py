@@ -220,9 +220,12 @@ def judged(run: Run) -> str | None:
     return column if column in run.curve and run.curve[column].notna().any() else None
 
 
-def reached(run: Run, target: float) -> int | None:
-    """Place in the curve of the first evaluation at which the judged metric has reached `target`; None if none has."""
-    column = judged(run)
+def reached(run: Run, target: float, column: str | None = None) -> int | None:
+    """Place in the curve of the first evaluation at which the judged metric has reached `target`; None if none has.
+
+    It is judged by `column`; None: the one that `judged` names.
+    """
+    column = column or judged(run)
     if column is None:
         return None
     values = run.curve[column].to_numpy(dtype=float)
@@ -355,6 +358,9 @@ def overrides(run: Run, network: bool = True) -> list[str] | None:
         "overwrite=",
         "plot=",
         "floor=",
+        "objective=",
+        "logger=",
+        "logger.",
         *(() if network else ("network=", "network.")),
     )
     return [word for word in run.overrides if not word.lstrip("+~'\"").startswith(dropped)]

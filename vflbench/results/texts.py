@@ -110,6 +110,38 @@ def shown_to(discloses: Iterable[Sequence[str]]) -> str:
     return found or "nothing"
 
 
+def result_line(summary: Mapping[str, Any]) -> str:
+    """The run in one line: metric, bytes, time, where the data came from."""
+    from vflbench.results.folder import splits
+
+    metric, status = summary["metric"], summary["status"]
+    if metric["selected"] is not None:
+        score = (
+            f"test_{metric['name']} {metric['selected']:.4g} (selected on validation at round "
+            f"{metric['selected_round']})"
+        )
+    elif metric["final"] is not None:
+        score = f"{splits(metric['name'])[-1]}_{metric['name']} {metric['final']:.4g} (at the end)"
+    else:
+        score = "not evaluated"
+    source = {"real": "real data", "partial": "PARTLY MADE-UP DATA", "synthetic": "SYNTHETIC DATA"}[
+        summary["data_source"]
+    ]
+    privacy, attacked = summary["privacy"], attack_in_words(summary.get("attack"))
+    epsilon = epsilon_in_words(privacy["epsilon"], privacy["covers"], attacked, label_epsilon([privacy]))
+    parts = [
+        *([] if status == "completed" else [f"{status}{': ' + summary['reason'] if summary.get('reason') else ''}"]),
+        score,
+        human_bytes(summary["bytes"]["total"]),
+        f"{summary['virtual_seconds']:.4g} s running time"
+        if summary["communication_seconds"] is None
+        else f"{summary['communication_seconds']:.4g} s communication",
+        *([] if epsilon is None else [f"epsilon {epsilon}"]),
+        source,
+    ]
+    return " · ".join(parts)
+
+
 # --- budgets of privacy -----------------------------------------------------------------------------------------------
 
 

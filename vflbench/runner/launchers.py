@@ -90,13 +90,14 @@ class Launcher:
         """
         import submitit
 
+        keys = {**keys}  # a sweeper may launch again
         executor = submitit.AutoExecutor(folder=keys.pop("submitit_folder"), cluster="local")
         executor.update_parameters(**keys)
         with tempfile.TemporaryDirectory(prefix="vflbench-") as taken:
             # Ctrl-C is for this process, which passes SIGTERM on; submitit would soon kill what still writes.
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
             try:
-                workers = [executor.submit(_work, jobs, taken) for _ in range(self.width or 1)]
+                workers = [executor.submit(_work, jobs, taken) for _ in range(min(self.width or 1, len(jobs)))]
                 self.processes[:] = [int(worker.job_id) for worker in workers]
             finally:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
@@ -120,8 +121,12 @@ class Launcher:
         return f"the process of a job has ended without a result ({type(error).__name__}: {reason}){logs}"
 
 
-def of(cfg: DictConfig, jobs: int, overrides: Sequence[str]) -> Launcher:
+def of(cfg: DictConfig, jobs: int | None, overrides: Sequence[str]) -> Launcher:
     """The launcher of a sweep of so many jobs, by its composed configuration and what the user typed.
+
+    Parameters
+    ----------
+    jobs : None where a sweeper chooses them as it goes.
 
     Raises
     ------
@@ -143,15 +148,18 @@ def of(cfg: DictConfig, jobs: int, overrides: Sequence[str]) -> Launcher:
         launcher.do = launcher.parallel
     else:
         # As many jobs at once as there are cores, unless the user sets the number.
-        side_by_side = cfg.hydra.sweeper.max_batch_size or joblib.cpu_count()
+        # a sweeper that chooses jobs as it goes has no such key, and may start many at once
+        basic = hasattr(cfg.hydra.sweeper, "max_batch_size")
+        side_by_side = (cfg.hydra.sweeper.max_batch_size if basic else None) or joblib.cpu_count()
         if any(text.lstrip("+").startswith("hydra.launcher.timeout_min=") for text in overrides):
             # A job that may not take longer needs a process of its own, and submitit starts a whole batch at once.
-            launcher.overrides.append(f"hydra.sweeper.max_batch_size={side_by_side}")
+            launcher.overrides += [f"hydra.sweeper.max_batch_size={side_by_side}"] * basic
         else:
             # There is no queue that must know how long a job may take.
             launcher.do = launcher.submit
-            launcher.overrides += ["hydra.sweeper.max_batch_size=null", f"hydra.launcher.timeout_min={YEAR}"]
-    launcher.width = min(side_by_side, jobs)
+            launcher.overrides += ["hydra.sweeper.max_batch_size=null"] * basic
+            launcher.overrides.append(f"hydra.launcher.timeout_min={YEAR}")
+    launcher.width = side_by_side if jobs is None else min(side_by_side, jobs)
     return launcher
 
 

@@ -21,22 +21,20 @@ from vflbench.exposure import exposure
 from vflbench.federation.accounting import Payload
 from vflbench.federation.codec import Encoder
 from vflbench.federation.engine import Engine
-from vflbench.federation.ledger import COLUMN
-from vflbench.federation.links import LINK_KINDS, LOCAL
+from vflbench.federation.links import LINK_KINDS
 from vflbench.federation.phases import Exchange, Tapes, exchange, one_by_one
 from vflbench.federation.snapshot import Cut
 from vflbench.privacy import mechanisms
 from vflbench.results import folder as files
 from vflbench.results import parquet
 from vflbench.results.identity import config_hash, hide
-from vflbench.results.network import network_label
 from vflbench.results.reader import Run
-from vflbench.results.texts import human_bytes
 from vflbench.runner import assumed, bounds, interrupts, provenance, serving
 from vflbench.runner.checkpoint import Checkpoints, Recorder, Saved
 from vflbench.runner.costs import Around, Costs, link_code
 from vflbench.runner.evaluate import Halt, Observer
 from vflbench.runner.federation import Federation
+from vflbench.runner.logs import Log
 from vflbench.runner.progress import progress
 from vflbench.runner.transcript import TranscriptWriter
 from vflbench.seeding import forget, stream
@@ -106,12 +104,15 @@ def run(
         watch = _watch(federation)
         writer = _writer(folder, watch, lambda name: engine.parties[name].state.model.theta, saved)
         recorder = Recorder(checkpoints, writer)
+        logs = Log(config, folder, federation.task.metric.name, manifest["config"])
+        processes.callback(logs.finish, {"status": "failed"})  # where it has not been finished
 
         engine: Engine
         with progress(federation.rounds, metric=federation.task.metric.name, quiet=quiet) as bar:
 
             def on_round(round: int, engine: Engine) -> bool:
                 stops = observer.on_round(round, engine)
+                logs.row(observer.rows, round)
                 if watch is not None and writer is not None:  # before the round's cut
                     _write_transcript(writer, watch, engine, round, config.seed)
                 bar.update(round, **_news(observer, round), bytes=engine.bytes_sent)
@@ -150,6 +151,7 @@ def run(
                 files.write_json(folder / "summary.json", summary)
                 if observer.status not in ("interrupted", "failed"):
                     _forget(checkpoints, engine)
+            logs.finish(summary)  # after the run's own files: whatever happens to it, the run is there
         except Exception as error:
             raise (failure or error) from None  # a full disk fails twice: the first reason is the one to tell
         if failure is not None:
@@ -190,13 +192,14 @@ def _about(source: DataSource) -> dict[str, Any]:
     return about if source.tables else {key: value for key, value in about.items() if key != "tables"}
 
 
-def _of_files(federation: Federation) -> list[str]:
+def of_files(federation: Federation) -> list[str]:
+    """What was made of a user's own files, in lines."""
     return in_words(federation.task.source.tables, own_rows(federation.config.dataset), federation.info.own_rows)
 
 
 def _tell(federation: Federation) -> None:
     """Tell the user what was made of files of their own, and where every party could compute the others' noise."""
-    for line in _of_files(federation):
+    for line in of_files(federation):
         log.info("%s", line)
     if federation.config.privacy.name != "none" and not federation.secure:
         log.info(
@@ -434,63 +437,3 @@ def _save_models(engine: Engine, folder: Path) -> None:
         if tensors:
             (folder / "model").mkdir(mode=0o700, exist_ok=True)
             files.atomic_write(folder / "model" / f"{party.name}.safetensors", save(tensors))
-
-
-def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
-    """Parties, shapes, and the messages and bytes of a round: one round is run in memory, measured and thrown away."""
-    federation = Federation(config, info)
-    privacy = federation.mechanisms()
-    engine = federation.engine(on_round=lambda round, _: True, eval_every=federation.rounds + 1, privacy=privacy)
-    engine.run()
-    lines = [
-        f"{info.name} on {config.dataset.name} ({federation.task.source.kind} data), {federation.rounds} rounds, "
-        f"{network_label(dataclasses.asdict(config.network))}",
-        *_of_files(federation),
-        "",
-        "parties",
-    ]
-    for name, spec in federation.specs.items():
-        shapes = []
-        if spec.data is not None:
-            for item in dataclasses.fields(spec.data):
-                value = getattr(spec.data, item.name)
-                if isinstance(value, np.ndarray):
-                    shapes.append(f"{item.name} {tuple(value.shape)} {value.dtype}")
-        parameters = sum(
-            p.numel() for _, v in engine.parties[name].state if isinstance(v, torch.nn.Module) for p in v.parameters()
-        )
-        lines.append(
-            f"  {name:12} {spec.role:8} "
-            f"{', '.join([*shapes, *([f'{parameters:,} parameters'] if parameters else [])]) or 'no data'}"
-        )
-    ledger = engine.ledger.take()
-    tags, names = list(engine.ledger.tags), list(engine.parties)
-    lines += [
-        "",
-        "messages of one round, measured on one that is thrown away (sampled sets differ from round to round)",
-    ]
-    first = ledger[ledger[:, 0] <= 1]
-    inside = first[:, COLUMN["kind"]] == LINK_KINDS.index(LOCAL)
-    local, first = first[inside], first[~inside]
-    groups: dict[tuple[str, str, str], list[float]] = {}
-    for row in first:
-        src, dst = (names[int(row[COLUMN[end]])].rsplit("_", 1)[0] for end in ("src", "dst"))
-        entry = groups.setdefault((tags[int(row[COLUMN["tag"]])], src, dst), [0, 0])
-        entry[0] += 1
-        entry[1] += row[COLUMN["bytes"]]
-    for (tag, src, dst), (count, nbytes) in groups.items():
-        lines.append(f"  {tag:18} {src:>10} -> {dst:10} {int(count):6,} messages  {human_bytes(int(nbytes)):>10}")
-    total = sum(entry[1] for entry in groups.values())
-    lines.append(f"  {'all':18} {'':24} {len(first):6,} messages  {human_bytes(int(total)):>10}")
-    if len(local):
-        nbytes = int(local[:, COLUMN["bytes"]].sum())
-        lines.append(f"  {'inside organisations, free':43} {len(local):6,} messages  {human_bytes(nbytes):>10}")
-    seconds = f"one round takes {engine.boundary_clock:.4g} s of virtual time"
-    shipped = bounds.on_network(bounds.ship_it(federation.task), config.network)
-    sending = 1 if info.one_shot else federation.rounds
-    lines.append(f"\n{federation.rounds} rounds: about {human_bytes(int(total * sending))}; {seconds}")
-    lines += mechanisms.noise_in_words(privacy.values())
-    if shipped["bytes"]:
-        once = f"{human_bytes(shipped['bytes'])} ({shipped['form']}), {shipped['seconds']:.4g} s"
-        lines.append(f"the data themselves, sent once (ship it): {once}")
-    return "\n".join(lines)

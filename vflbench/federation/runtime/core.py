@@ -5,6 +5,7 @@ import types
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -102,19 +103,21 @@ class Runtime:
             spec = self.specs[party.name]
             guarded = Guarded(party.name, spec.data) if spec.data is not None else None
             own = copy.deepcopy(self.config)  # no other party reads what this one writes into it
-            party.coroutine = spec.program(party.me, guarded, self.public, own)
+            # not begun here: a run that is refused before its first step would leave it never awaited, with a warning
+            party.begin = partial(spec.program, party.me, guarded, self.public, own)
             self.ready.append(party)
         if self.resume_from is not None:
             self._resume(self.resume_from)
 
     def step(self, party: Member) -> None:
         """Let a party's program run until it has to wait; what it raises is raised here."""
-        assert party.coroutine is not None
         RUNNING.name = party.name
         if party.without_grad:
             torch.set_grad_enabled(False)
         try:
-            party.coroutine.send(None)
+            if (coroutine := party.coroutine) is None:
+                coroutine = party.coroutine = party.begin()
+            coroutine.send(None)
         except StopIteration:
             party.finished = True
             if not self.stopping and not party.done:

@@ -37,8 +37,8 @@ class Member:
     """A party of a `Runtime`. Its methods with the names of `Party`'s do what `Party` says."""
 
     __slots__ = (  # read for every message: the fastest
-        "any_of", "boxes", "clients", "coroutine", "device", "done", "drop", "encoder", "evaluation_boxes", "finished",
-        "fresh",
+        "any_of", "begin", "boxes", "clients", "coroutine", "device", "done", "drop", "encoder", "evaluation_boxes",
+        "finished", "fresh",
         "generators", "in_evaluation", "index", "kept_back", "links", "me", "name", "neighbours", "now", "organisation",
         "orphans", "privacy", "role", "round", "runtime", "secret", "sent_bytes", "servers", "started", "state", "take",
         "tape", "token", "torch_generators", "trace", "waiting", "waiting_any", "waiting_for", "without_grad",
@@ -93,6 +93,7 @@ class Member:
         self.trace = array("d")
         self.write_trace = self.trace.frombytes
         self.take = self._taker()
+        self.begin: Callable[[], Coroutine[Any, Any, Any]]  # its program, which its first step begins
         self.coroutine: Coroutine[Any, Any, Any] | None = None
         self.tape = Tape(self)
         self.encoder = None if runtime.codec is None else Encoder(runtime.codec, self.rng("codec"), runtime.remembered)

@@ -1,0 +1,200 @@
+"""The answer of hand-made records whose winner is known."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from scipy import stats
+
+from tests.choosing.made import curves, method, record
+from vflbench.choosing import answer, terminal
+from vflbench.choosing.command import written
+from vflbench.results.compare import paired
+
+CONCEPT = Path(__file__).parents[2] / "docs/concepts/choosing.md"
+FEW = curves([(1000, 9.0), (1010, 9.1), (1020, 9.2)])  # few bytes, but slow
+FAST = curves([(3000, 1.0), (3010, 1.1), (3020, 1.2)])
+SAME = curves([(1005, 9.0), (1000, 9.2), (1030, 9.1)])  # as FEW, but for chance
+NEVER = curves([(500, 0.1)] * 3, last=0.85)
+
+
+def said(found: dict[str, Any], folder: Path) -> list[str]:
+    return [text for text, _ in terminal.lines(found, folder)]
+
+
+@pytest.mark.parametrize(("cost", "first"), [("bytes", "vfl"), ("seconds", "svfl"), ("weighted", "vfl")])
+def test_what_counts_decides_who_wins(tmp_path: Path, cost: str, first: str) -> None:
+    made = record([method(tmp_path, "vfl", FEW), method(tmp_path, "svfl", FAST)], cost=cost)
+    found = answer.answer(tmp_path, made)
+    assert found["winner"] == first and found["reached"] and len(found["next"]) == 1
+    row = found["methods"][0]
+    assert (
+        row["place"] == 1
+        and row["reached"] == row["of"] == 3
+        and row["bytes"] == pytest.approx(stats.gmean([1000, 1010, 1020] if first == "vfl" else [3000, 3010, 3020]))
+    )
+    assert row["test"] == pytest.approx(0.92) and row["test_sd"] == pytest.approx(0)
+    assert all((tmp_path / place / "summary.json").is_file() for place in row["runs"])
+    expected = "vflbench algorithm=vfl dataset=breast_cancer algorithm.learning_rate=0.1 algorithm.batch_size=32 seed=0"
+    assert row["command"] == expected.replace("=vfl", f"={first}")
+    assert " times as much (95 %" in found["sure"] and found["tuning"]["bytes"] == 14
+
+
+def test_the_interval_is_students_over_pairs() -> None:
+    rng = np.random.default_rng(0)
+    a, b = np.exp(rng.normal(size=(2, 5)))
+    found = paired(dict(enumerate(a)), dict(enumerate(b)))
+    difference = np.log(b) - np.log(a)
+    low, high = stats.t.interval(0.95, 4, difference.mean(), stats.sem(difference))
+    assert found is not None and (found.low, found.high) == pytest.approx((math.exp(low), math.exp(high)))
+    assert paired({0: 1.0, 1: 2.0}, {1: 3.0}) is None
+    zeros = paired({0: 0.0, 1: 0.0}, {0: 0.0, 1: 0.0})
+    assert zeros is not None and zeros.tie and not zeros.ratio
+
+
+def test_a_tie_is_said(tmp_path: Path) -> None:
+    found = answer.answer(tmp_path, record([method(tmp_path, "vfl", FEW), method(tmp_path, "svfl", SAME)]))
+    assert found["methods"][1]["behind"]["tie"] and "a tie with SVFL" in found["sure"]
+
+
+def test_the_share_of_seeds_comes_first(tmp_path: Path) -> None:
+    lucky = [*curves([(10, 0.1)]), *curves([(10, 0.1)] * 2, last=0.85)]
+    found = answer.answer(tmp_path, record([method(tmp_path, "vfl", lucky), method(tmp_path, "svfl", FAST)]))
+    assert found["winner"] == "svfl" and found["methods"][1]["reached"] == 1
+    assert "reached it in 1" in found["sure"]
+
+
+def test_nothing_reaches_the_target(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = record([method(tmp_path, "vfl", NEVER), method(tmp_path, "svfl", curves([(9, 9.0)] * 3, last=0.87))])
+    assert answer.finish(tmp_path, made) == 2
+    found = json.loads((tmp_path / "answer.json").read_text())
+    assert found["winner"] is None and found["closest"]["name"] == "svfl" and not found["reached"]
+    assert "SVFL came closest: accuracy 0.87 where 0.9 was asked" in capsys.readouterr().out
+    made.floor["centralised"]["validation"] = 0.89
+    assert answer.answer(tmp_path, made)["sentence"].startswith("Nobody can: even all columns in one place")
+
+
+def test_the_label_owner_alone_is_enough(tmp_path: Path) -> None:
+    made = record([method(tmp_path, "vfl", FEW)])
+    made.floor["alone"]["validation"] = 0.91
+    found = answer.answer(tmp_path, made)
+    assert found["sentence"].startswith("No federation is needed") and found["reached"]
+    assert "If you want one all the same, use VFL" in found["sentence"]
+    alone = record([])  # the search may have stopped there
+    alone.floor["alone"]["validation"] = 0.91
+    assert answer.answer(tmp_path, alone)["reached"]
+
+
+def noised(covers: str, epsilon: float) -> dict[str, Any]:
+    mechanism = "gdp_embedding" if covers == "transcript" else "label_rr"
+    return {"mechanism": mechanism, "epsilon": epsilon, "delta": 1e-5, "unit": "row", "neighbouring": "replace_one"} | {
+        "covers": covers
+    }
+
+
+def test_guarantees_of_several_kinds_are_not_ranked_together(tmp_path: Path) -> None:
+    cheap = method(tmp_path, "avfl", NEVER[:0] or curves([(10, 0.1)] * 3), noised("model", 3.0))
+    dear = method(tmp_path, "vfl", FEW, noised("transcript", 3.9))
+    weak, none = method(tmp_path, "vfl_ps", FEW, noised("transcript", 5.0)), method(tmp_path, "svfl", FAST)
+    found = answer.answer(tmp_path, record([cheap, dear, weak, none], epsilon=4.0))
+    assert found["winner"] == "vfl · gdp_embedding"
+    why = {row["algorithm"]: row["why"] for row in found["methods"]}
+    assert why["vfl"] is None and "of another kind, and is not compared" in why["avfl"]
+    assert why["vfl_ps"] == "its epsilon, 5, is above 4" and why["svfl"] == "it has no epsilon"
+    row = found["methods"][0]
+    assert row["epsilon"] == 3.9 and "covers the transcript" in row["guarantee"]
+
+
+def test_what_others_may_see(tmp_path: Path) -> None:
+    made = [method(tmp_path, "send_once", curves([(10, 0.1)] * 3)), method(tmp_path, "vfl", FEW)]
+    found = answer.answer(tmp_path, record(made))
+    best = {one["others_may_see"]: one["winner"] for one in found["demands"]}
+    assert best["anything"] == "send_once" and best["no columns in any form, no labels"] == "vfl"
+    assert [line["name"] for line in found["floor"]] == ["ship_it", "alone", "centralised", "send_once"]
+    found = answer.answer(tmp_path, record(made, demand="forms"))
+    assert found["winner"] == "vfl" and "binned" in found["methods"][1]["why"]
+
+
+def test_an_easier_target_may_have_another_winner(tmp_path: Path) -> None:
+    early = [[(10, 0.1, 0.85), (9000, 9.0, 0.93)]] * 3
+    found = answer.answer(tmp_path, record([method(tmp_path, "vfl", FEW), method(tmp_path, "svfl", early)]))
+    assert [one["winner"] for one in found["targets"]] == ["vfl", "svfl", "vfl"] or found["targets"][-1]["to"] == 0.9
+    assert found["targets"][-1]["winner"] == "vfl" and "svfl" in [one["winner"] for one in found["targets"]]
+
+
+def test_a_search_without_finals_answers_by_its_trials(tmp_path: Path) -> None:
+    made = method(tmp_path, "vfl", FEW)
+    made.finals, status = [], record([made])
+    status.status = "interrupted"
+    found = answer.answer(tmp_path, status)
+    assert found["winner"] == "vfl" and found["methods"][0]["basis"] == "tuning" and "no final" in found["sure"]
+    assert said(found, tmp_path)[0].startswith("Not finished (interrupted)")
+
+
+def test_a_failed_final_is_a_lost_seed(tmp_path: Path) -> None:
+    lost = method(tmp_path, "vfl", FEW)
+    summary = tmp_path / lost.finals[2] / "summary.json"
+    summary.write_text(json.dumps({**json.loads(summary.read_text()), "status": "failed", "reason": "out of memory"}))
+    found = answer.answer(tmp_path, record([lost, method(tmp_path, "svfl", FAST)]))
+    assert found["winner"] == "svfl" and found["methods"][1]["reached"] == 2
+    assert any("out of memory" in note for note in found["notes"])
+
+
+def test_the_terminal_says_it_in_25_lines(tmp_path: Path) -> None:
+    made = record([method(tmp_path, name, FEW) for name in ("vfl", "svfl", "avfl", "send_once")])
+    for one in made.methods:
+        run = tmp_path / one.finals[0] / "summary.json"
+        run.write_text(json.dumps({**json.loads(run.read_text()), "data_source": "synthetic"}))
+    found = answer.answer(tmp_path, made)
+    lines = said(found, tmp_path)
+    assert len(lines) <= terminal.MOST and lines[0].startswith("SYNTHETIC DATA")
+    assert lines[1].startswith("Use ") and lines[3].startswith("vflbench algorithm=")
+    assert sum(line.startswith("Next: ") for line in lines) == 2 and lines[-1].endswith("answer.html")
+    with (tmp_path / "out").open("w") as file:
+        terminal.show(found, tmp_path, Console(file=file, highlight=False))
+    assert (tmp_path / "out").read_text().splitlines() == lines
+
+
+def keys(value: Any, path: str = "") -> set[str]:
+    """Every key of an answer; maps by method, of values, and the question are one key."""
+    if isinstance(value, dict) and path not in ("question", "methods[].values", "map.cells[][].seconds"):
+        if path == "tuning.timeline[].values":
+            return set()
+        return {
+            full for key, item in value.items() for name in [f"{path}.{key}" if path else key]
+            for full in {name, *keys(item, name)}
+        }  # fmt: skip
+    return {full for item in value for full in keys(item, f"{path}[]")} if isinstance(value, list) else set()
+
+
+def test_every_key_is_documented(tmp_path: Path) -> None:
+    made = record([method(tmp_path, "vfl", FEW), method(tmp_path, "svfl", FAST)])
+    lost = method(tmp_path, "avfl", NEVER)
+    lost.out, lost.finals = "no trial reached the target", []
+    made.methods.append(lost)
+    found = answer.answer(tmp_path, made) | {"excluded": [{"name": "GLASU", "why": "needs a graph"}]}
+    nobody = answer.answer(tmp_path / "b", record([method(tmp_path / "b", "vfl", NEVER)]))
+    cell = {"winner": "vfl", "tie": False, "seconds": {"vfl": 1.0}}
+    found["map"] |= {"cells": [[cell]], "words": [{"words": "below 3 ms VFL", "name": "vfl"}]}
+    schema = CONCEPT.read_text(encoding="utf-8").partition("## answer.json")[2]
+    documented = set(re.findall(r"^\| `([^`]+)` \|", schema, re.M))
+    assert keys(found) | keys(nobody) == documented
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(0.1, "0.1"), (True, "true"), (None, "null"), ([1, 2], "[1,2]"), ("int8", "int8"), ("1", "'1'"), ("a b", "'a b'"),
+     ("it's", r"'it\'s'"), ("null", "'null'")],
+)  # fmt: skip
+def test_values_are_written_as_hydra_reads_them(value: Any, expected: str) -> None:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    assert written(value) == expected
+    assert OverridesParser.create().parse_override(f"key={expected}").value() == value

@@ -1,0 +1,1 @@
+"""What is called from Python: `vflbench.run`, `load`, `tables`, `report`, `reprice`, `plot`."""

@@ -1,0 +1,264 @@
+"""`vflbench.tables`: DataFrames as the tables of the parties.
+
+A run reads files: processes, a cluster and a run that goes on do so, too. So the frames are written as Parquet, once,
+into a private folder that is named by their content. `dataset=tabular_files` reads and checks them: all that it says of
+a user's files it says of frames.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from vflbench import config
+from vflbench.data import prepared, sources
+from vflbench.data.tabular import alignment as matching
+from vflbench.data.tabular import inspection, tabular_files
+from vflbench.data.tabular.tabular_files import Config
+from vflbench.python import frames
+from vflbench.types import ConfigError, DataError, Problem, VflbenchError, refuse
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ARGUMENT = re.compile(r"\bdataset\.(?=(label|id|task|alignment|leave_out|categories|own_rows)\b)")
+
+
+@dataclass(frozen=True, repr=False)
+class Tables:
+    """DataFrames that a run can take: ``vflbench.run([...], data=tables)``.
+
+    `folder` has copies of them as Parquet files that only you can read. They stay, so that a run can go on or be
+    repeated, until `remove` is called.
+    """
+
+    folder: Path  #: where the copies are
+    files: Mapping[str, Path]  #: name of a table -> its copy, the labels' owner first
+    keys: Mapping[str, Any]  #: those of `dataset=tabular_files` beside its files that are not the defaults
+    about: tuple[Mapping[str, Any], ...]  #: per table what was matched, imputed and encoded
+
+    @functools.cached_property
+    def overrides(self) -> list[str]:
+        """What names these data in a list of overrides, or on a command line."""
+        files = [_without_home(path) for path in self.files.values()]
+        keys = {"files": files, **self.keys}
+        return ["dataset=tabular_files", *(config.quoted(f"dataset.{key}", value) for key, value in keys.items())]
+
+    @property
+    def summary(self) -> list[str]:
+        """What was matched, imputed and encoded, a line for each table."""
+        return [_named(line, self.files) for line in inspection.in_words(self.about, self._key("own_rows", "ignore"))]
+
+    def _key(self, name: str, default: str = "") -> str:
+        return str(self.keys.get(name, default))
+
+    def remove(self) -> None:
+        """Delete the copies: runs on them can no longer go on or be repeated.
+
+        Nothing else in the folder is touched.
+        """
+        for path in (*self.files.values(), self.folder / prepared.LIST):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # something else is in it
+            self.folder.rmdir()
+
+    def __repr__(self) -> str:
+        """The tables with their rows, in a line; the folder of the copies in another."""
+        shown = [f"{name} ({about['rows']} rows)" for name, about in zip(self.files, self.about, strict=True)]
+        matched = f", {self.about[0]['matched']} rows in all" if len(shown) > 1 else ""
+        return (
+            f"Tables {', '.join(shown)}{matched}; {shown[0].partition(' (')[0]} has {self._key('label')}\n{self.folder}"
+        )
+
+
+def tables(
+    tables: Mapping[str, pd.DataFrame],
+    label: str,
+    *,
+    id: str | None = None,
+    task: Literal["classes", "regression"] = "classes",
+    alignment: Literal["given", "psi", "hashed"] = "given",
+    leave_out: Sequence[str] = (),
+    categories: Sequence[str] = (),
+    own_rows: Literal["ignore", "fit", "train"] = "ignore",
+    folder: str | Path | None = None,
+) -> Tables:
+    """DataFrames as the data of runs, one for each party.
+
+    They are checked at once, as ``dataset=tabular_files`` checks files, and never changed. The party whose table has
+    the label is the first one, the active party. A single table is divided between the parties by its columns, or
+    between workers by its rows.
+
+    Types are kept: a date is a date, and a categorical column is one 0/1 column for each value, also where the values
+    are numbers. Missing values (NaN, None, NaT, NA) stay missing. The index counts for nothing, unless `id` is its
+    name.
+
+    Parameters
+    ----------
+    tables : name of a party's table -> its DataFrame.
+    label : the column to predict, which one of the tables has.
+    id : the column that identifies a row in every table; None: row i of all tables is the same sample.
+    task : `classes` (judged by AUROC, or by accuracy where there are more than two) or `regression` (by RMSE).
+    alignment : how rows are brought together. given: all tables have the same IDs, in any order. psi, hashed: those
+        that all have are kept, found by private set intersection or by hashes.
+    leave_out : columns that are no features; they are not copied.
+    categories : columns of numbers that are codes.
+    own_rows : what rows count for that not all tables have: nothing, for means and scales, or also for training.
+    folder : where a folder with the copies is made; None: `vflbench/tables` in your cache folder.
+
+    Returns
+    -------
+    Tables : ``vflbench.run(["algorithm=vfl"], data=tables)`` takes it.
+
+    Raises
+    ------
+    ConfigError, DataError : all problems of the tables, by table, column and row (the first one is row 0).
+    """
+    refuse(frames.of_tables(tables))
+    left = [leave_out] if isinstance(leave_out, str) else [*leave_out]
+    held = {name: frames.with_id(frame, id) for name, frame in tables.items()}
+    problems, owner = frames.of_roles(held, label, id, left, by_order=alignment == "given")
+    held = {name: frame.drop(columns=left, errors="ignore") for name, frame in held.items()}
+    held = {name: held[name] for name in sorted(held, key=lambda name: name != owner)}
+    columns, codes, lines = {}, {}, list[str]()
+    for name, frame in held.items():
+        columns[name], coded, faults = frames.columns(name, frame)
+        codes[name] = [column for column in coded if column not in (label, id)]
+        lines += faults
+    problems += frames.mixed(codes, held)
+    typed = [categories] if isinstance(categories, str) else [*categories]
+    named = [*typed, *(column for own in codes.values() for column in own)]
+    keys: dict[str, Any] = {"label": label, "id": id, "task": task, "alignment": alignment, "own_rows": own_rows}
+    keys["categories"] = list(dict.fromkeys(named))
+    files = {f"{name}.parquet": frames.parquet(own) for name, own in columns.items()}
+    roles = {"label": label, "id": id}
+    gone = [
+        key for key, name in roles.items() if isinstance(name, str) and not any(name in own for own in columns.values())
+    ]
+    about = _checked(files, keys, problems, lines, {*gone, *(problem.key for problem in problems)})
+    folder = _kept(files, Path(folder) if folder is not None else sources.cache_folder() / "tables")
+    paths = {file.removesuffix(".parquet"): folder / file for file in files}
+    defaults = vars(Config())
+    return Tables(folder, paths, {key: value for key, value in keys.items() if value != defaults[key]}, about)
+
+
+@contextlib.contextmanager
+def naming(data: Tables) -> Iterator[None]:
+    """Let errors of the block name tables, not the files of the copies."""
+    try:
+        yield
+    except (ConfigError, DataError) as error:
+        raise _translated(error, lambda text: _named(text, data.files)) from None
+
+
+def _checked(
+    files: Mapping[str, bytes], keys: Mapping[str, Any], problems: list[Problem], lines: list[str], told: set[str]
+) -> tuple[Mapping[str, Any], ...]:
+    """What `dataset=tabular_files` makes of the files; in place of a psi the IDs are compared.
+
+    Parameters
+    ----------
+    problems, lines : what is known to be wrong.
+    told : arguments that nothing more is said of.
+
+    Raises
+    ------
+    ConfigError, DataError : its problems, and those that are known already.
+    """
+    with tempfile.TemporaryDirectory(prefix="vflbench-") as place, _quiet(keys["alignment"] == "psi"):
+        paths = {name.removesuffix(".parquet"): Path(place, name) for name in files}
+        for path, content in zip(paths.values(), files.values(), strict=True):
+            path.write_bytes(content)
+        try:
+            made, mistyped = config.convert(Config, {**keys, "files": [*map(str, paths.values())]})
+            refuse(mistyped)
+            assert made is not None
+            refuse(tabular_files.check(made, "aligned", len(paths)))
+            made = replace(made, alignment="hashed") if made.alignment == "psi" else made
+            task = tabular_files.load(made, "aligned", len(paths), 0, None)
+        except (ConfigError, DataError) as error:
+            refused = _translated(error, lambda text: ARGUMENT.sub("", _named(text, paths)))
+            raise _together(problems, lines, refused, told, keys["label"]) from None
+    if lines or problems:
+        raise _together(problems, lines, None, told, keys["label"])
+    return task.source.tables
+
+
+def _together(
+    problems: list[Problem], lines: list[str], refused: VflbenchError | None, told: set[str], label: Any
+) -> VflbenchError:
+    """All problems as one error; `refused` may tell some again, and has others."""
+    if isinstance(refused, ConfigError):
+        problems = [*problems, *(problem for problem in refused.problems if problem.key not in told)]
+    elif refused is not None:
+        head, *rest = str(refused).split("\n  ")
+        again = f", column {label}: " if "label" in told else "\n"
+        fresh = [line for line in rest or [head] if line.partition("=")[0] not in told]
+        lines = [*lines, *(line for line in fresh if again not in line)]
+    if not lines:
+        return ConfigError(problems) if problems or refused is None else refused
+    every = [*map(str, problems), *lines]
+    return DataError("\n  ".join([f"{len(every)} problems in your tables:", *every]) if every[1:] else every[0])
+
+
+def _kept(files: Mapping[str, bytes], base: Path) -> Path:
+    """The folder below `base` with these files, which is made if it is not there.
+
+    Raises
+    ------
+    DataError : it cannot be written.
+    """
+    content = hashlib.sha256()
+    for name, own in files.items():
+        content.update(hashlib.sha256(name.encode()).digest() + hashlib.sha256(own).digest())
+    folder = base.expanduser().absolute() / content.hexdigest()[:16]
+
+    def write(part: Path) -> None:
+        for name, own in files.items():
+            (part / name).write_bytes(own)
+
+    try:
+        prepared.keep(folder, write)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be written ({error}); name another place with folder=") from None
+    return folder
+
+
+@contextlib.contextmanager
+def _quiet(quiet: bool) -> Iterator[None]:
+    """Let nothing be said of how rows are matched, where that is only tried."""
+    if not quiet:
+        yield
+        return
+    before, matching.log.disabled = matching.log.disabled, True
+    try:
+        yield
+    finally:
+        matching.log.disabled = before
+
+
+def _without_home(path: Path) -> str:
+    """The path, with ~ for the home folder: a run's manifest names nobody."""
+    return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
+
+
+def _named(text: str, files: Mapping[str, Path]) -> str:
+    """The text with the names of tables for those of files."""
+    for name, path in files.items():
+        text = text.replace(str(path), name).replace(path.name, name)
+    return text
+
+
+def _translated(error: ConfigError | DataError, words: Callable[[str], str]) -> VflbenchError:
+    """The error in other words."""
+    if isinstance(error, DataError):
+        return DataError(words(str(error)))
+    told = [replace(p, key=words(p.key), value=words(str(p.value)), allowed=words(p.allowed)) for p in error.problems]
+    return ConfigError(told)

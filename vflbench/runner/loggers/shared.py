@@ -1,0 +1,36 @@
+"""What our loggers have in common."""
+
+import importlib.util
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vflbench.results.identity import flat
+from vflbench.runner.logs import Told
+from vflbench.types import Problem
+
+
+def needs(package: str, extra: str) -> list[Problem]:
+    """The problem of a logger whose `package` is not installed; `extra` of vflbench brings it."""
+    if importlib.util.find_spec(package) is not None:
+        return []
+    return [Problem("logger", extra, f"needs a package that is not installed: pip install 'vflbench[{extra}]'")]
+
+
+def folder_of(config: Any, run: Told, own: bool) -> Path:
+    """Where a logger writes: the run's logs, or the folder that its key `dir` names, there in one of its `own`."""
+    if config.dir is None:
+        return run.folder
+    return Path(config.dir).expanduser().absolute() / (f"{run.name}-{run.token}" if own else "")
+
+
+def numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    """The finite numbers of a summary, by their dotted names."""
+    found = {key: value for key, value in flat(values).items() if isinstance(value, int | float)}
+    return {key: value for key, value in found.items() if not isinstance(value, bool) and math.isfinite(value)}
+
+
+def texts(values: Mapping[str, Any]) -> dict[str, str]:
+    """The texts of a summary, by their dotted names."""
+    return {key: value for key, value in flat(values).items() if isinstance(value, str)}

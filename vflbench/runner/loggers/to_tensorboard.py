@@ -1,0 +1,58 @@
+"""TensorBoard's event files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vflbench.runner.loggers import shared
+from vflbench.runner.logs import Told
+from vflbench.types import OptionConfig, OptionInfo, Problem
+
+OPTIONS = (OptionInfo("tensorboard", "event files of TensorBoard"),)
+
+
+@dataclass
+class Config(OptionConfig):
+    """Where the files go."""
+
+    name: str = "tensorboard"
+    dir: str | None = None
+
+
+def check(config: Any) -> list[Problem]:
+    """Whether the package is there."""
+    return shared.needs("tensorboard", "tensorboard")
+
+
+class Events:
+    """The event files of one run; a run that goes on begins another file, which continues the curves."""
+
+    def __init__(self, config: Any, run: Told) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.writer: Any = SummaryWriter(str(shared.folder_of(config, run, own=True)))
+        self.parameters = {
+            key: value if isinstance(value, bool | int | float | str) else str(value)
+            for key, value in run.parameters.items()
+        }
+        if not run.logged:
+            lines = [f"| {key} | {value} |" for key, value in self.parameters.items()]
+            self.writer.add_text("configuration", "\n".join(["| key | value |", "| --- | --- |", *lines]), 0)
+            self.writer.flush()
+
+    def log(self, row: Mapping[str, float]) -> None:
+        """Add a point to each curve."""
+        for key in row.keys() - {"round"}:
+            self.writer.add_scalar(key, row[key], int(row["round"]))
+        self.writer.flush()
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Add the line of its table of hyper-parameters."""
+        found = {f"summary/{key}": value for key, value in shared.numbers(summary).items()}
+        self.writer.add_hparams(self.parameters, found, run_name=".")
+        self.writer.close()
+
+
+def start(config: Any, run: Told) -> Events:
+    """What logs one run."""
+    return Events(config, run)
