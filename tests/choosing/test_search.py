@@ -1,0 +1,175 @@
+"""The search: what it ranks, bounds, halves and widens; and that a stopped one ends as one that never stopped."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vflbench import cli
+from vflbench.choosing import halving, shown
+from vflbench.choosing.halving import Halving
+from vflbench.choosing.question import parse
+from vflbench.choosing.record import FILE, Method, Record, Trial
+from vflbench.choosing.search import Search, Work
+
+TASK = [
+    *("dataset=star_schema", "dataset.rows=200", "dataset.dimension_rows=20", "dataset.width=3"),
+    *("dataset.task=classes", "target=0.55", "algorithm=rfl_sgd_v,gd_join", "seed=0"),
+]
+
+
+def trial(number: int, cost: float | None, metric: float, shows: str = "sums", values: Any = None) -> Trial:
+    reached = cost is not None
+    return Trial(
+        number, values or {}, f"trials/{number}", "target_reached" if reached else "completed", reached, metric,
+        cost if reached else 1e9, None, 0.0, 1.0, shows=shows.split(),
+    )  # fmt: skip
+
+
+def searching(*methods: Method, trials_each: int, target: str = "0.8") -> Search:
+    asked = parse(["dataset=cora", f"target={target}", "trials=8"], "choose")
+    record = Record(
+        {**asked.asked(), "metric": "accuracy", "goal": "max"}, methods=list(methods), trials_each=trials_each
+    )
+    work = Work(lambda *_: "", lambda *_: {}, lambda _: None)
+    return Search(asked, Path("nowhere"), record, [], work)
+
+
+def test_the_best_is_the_cheapest_to_the_target_and_an_incomplete_level_counts_for_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Record, "write", lambda *_: None)
+    a = Method("glasu", "none", [], {}, [trial(0, 50.0, 0.81), trial(1, 30.0, 0.80), trial(2, 10.0, 0.9)])
+    b = Method("ensemble", "none", [], {}, [trial(0, None, 0.7), trial(1, None, 0.79)])
+    search = searching(a, b, trials_each=2)
+    search._choose()
+    assert (a.best, b.best) == (1, 1)  # of b's trials the better metric
+    assert a.out is None and b.out == "no trial reached the target: the best validation value is 0.79"
+    assert search.finalists() == [a]
+
+
+def test_where_none_reaches_the_target_those_that_came_nearest_are_in_the_final(tmp_path: Path) -> None:
+    methods = [Method(f"m{n}", "none", [], {}, [trial(0, None, 0.5 + n / 100)]) for n in range(5)]
+    search = searching(*methods, trials_each=1)
+    assert [method.algorithm for method in search.finalists()] == ["m4", "m3", "m2"]
+
+
+def test_a_bound_is_of_those_that_show_no_more_and_have_the_same_mechanism() -> None:
+    sums = Method("a", "none", [], {}, [trial(0, 100.0, 0.8, "sums")])
+    more = Method("b", "none", [], {}, [trial(0, 20.0, 0.8, "raw sums")])
+    noised = Method("c", "dp_sgd", [], {}, [trial(0, 5.0, 0.8, "~sums")])
+    search = searching(sums, more, noised, trials_each=1)
+    new = Method("d", "none", [], {})
+    assert search._bound(new, ["sums"]) == ["max_bytes=150.0"]  # 1.5 times that of `a`; `b` shows raw columns too
+    assert search._bound(new, ["raw", "sums"]) == ["max_bytes=30.0"]
+    assert search._bound(new, ["gradient"]) == []
+    assert search._bound(Method("e", "dp_sgd", [], {}), ["~sums"]) == ["max_bytes=7.5"]
+
+
+def test_noise_shows_less_than_the_same_without() -> None:
+    assert shown.no_more(["~sums"], ["sums"]) and shown.no_more(["~sums"], ["~sums"])
+    assert not shown.no_more(["sums"], ["~sums"])
+
+
+def test_a_range_is_widened_once_where_the_best_value_is_at_its_edge() -> None:
+    space = {"algorithm.lr": {"low": 0.01, "high": 1.0, "log": True}}
+    trials = [
+        trial(n, cost, 0.8, values={"algorithm.lr": lr}) for n, (cost, lr) in enumerate([(9, 0.1), (8, 0.3), (5, 0.99)])
+    ]
+    method = Method("a", "none", [], space, trials)
+    search = searching(method, trials_each=3)
+    search._widen(3)
+    search._widen(3)
+    assert method.space["algorithm.lr"]["high"] == 10.0 and method.widened == ["algorithm.lr"]
+
+
+def rows(*values: float) -> list[dict[str, Any]]:
+    return [{"bytes": 10.0 * (place + 1), "val_accuracy": value} for place, value in enumerate(values)]
+
+
+def test_at_a_rung_the_best_third_goes_on() -> None:
+    """Costs of 10, 20, ... 90: rungs at a ninth, a third and all of 90, that is at 10, 30 and 90."""
+    paths = [halving.path_of(rows(*values), "accuracy", "max", "bytes") for values in ([0.5] * 9, [0.6] * 9)]
+    halt = Halving("accuracy", "max", "bytes", 90.0, paths)
+    assert halt(rows(0.55)) == "pruned: behind other settings of its method at 10 bytes"
+    assert halt(rows(0.65)) is None
+    assert halt(rows(0.65, 0.65)) is None
+    assert halt(rows(0.65, 0.65, 0.2)) is None  # the best so far counts
+    assert Halving("accuracy", "max", "bytes", 90.0, paths[:1])(rows(0.1)) is None  # too few to be compared
+    lower = Halving("accuracy", "min", "bytes", 90.0, paths)
+    assert lower(rows(0.55)) is not None and lower(rows(0.4)) is None
+
+
+def test_the_time_of_the_search_ends_a_run() -> None:
+    assert Halving("accuracy", "max", "bytes", None, [], time.time() - 1)(rows(0.9)) == halving.LATE
+    assert Halving("accuracy", "max", "bytes", None, [], time.time() + 99)(rows(0.9)) is None
+
+
+def timeless(folder: Path) -> dict[str, Any]:
+    """The record without what this machine's clock has in it."""
+    values: dict[str, Any] = json.loads((folder / FILE).read_text())
+    del values["spent_seconds"], values["floor"]  # the tests compute no levels, a process of its own does
+    for method in values["methods"]:
+        for one in method["trials"]:
+            del one["began"], one["wall_seconds"]
+    return values
+
+
+def choose(folder: Path, *words: str) -> int:
+    return cli.command(["choose", *TASK, f"out={folder}", *words])
+
+
+@pytest.mark.slow
+def test_two_searches_find_the_same_and_one_that_was_killed_too(tmp_path: Path) -> None:
+    assert choose(tmp_path / "a", "trials=2") == 0
+    first = timeless(tmp_path / "a")
+    assert first["status"] == "complete" and first["trials_each"] == 2
+    assert all(len(method["trials"]) == 2 and len(method["finals"]) == 3 for method in first["methods"])
+    assert choose(tmp_path / "b", "trials=2") == 0
+    assert timeless(tmp_path / "b") == first
+    command = [sys.executable, "-m", "vflbench", "choose", *TASK, f"out={tmp_path / 'c'}", "trials=2", "resume=true"]
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        known = len(list((tmp_path / "c").rglob("summary.json")))
+        while process.poll() is None and len(list((tmp_path / "c").rglob("summary.json"))) < known + 2:
+            time.sleep(0.1)
+        process.send_signal(number)
+        process.wait()
+    assert choose(tmp_path / "c", "trials=2", "resume=true") == 0
+    assert timeless(tmp_path / "c") == first
+
+
+@pytest.mark.slow
+def test_bounds_and_rungs_do_not_change_who_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose(tmp_path / "pruned", "trials=4")
+    monkeypatch.setattr(Search, "_bound", lambda *_: [])
+    monkeypatch.setattr(Halving, "__call__", lambda *_: None)
+    choose(tmp_path / "whole", "trials=4")
+    best = []
+    for name in ("pruned", "whole"):
+        record = Record.read(tmp_path / name)
+        best.append([(m.name, m.best, m.trials[m.best].bytes) for m in record.methods if m.best is not None])
+    assert min(best[0], key=lambda one: one[2] or 0) == min(best[1], key=lambda one: one[2] or 0)
+
+
+@pytest.mark.slow
+def test_tuned_values_are_written_with_how_they_were_found_and_never_over_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["tune", *(word for word in TASK if not word.startswith(("algorithm", "target"))), "algorithm=gd_join"]
+    words += ["trials=2", "--out", str(tmp_path / "mine")]
+    assert cli.command(words) == 0
+    file = tmp_path / "mine" / "tuned" / "gd_join" / "star_schema.yaml"
+    text = file.read_text()
+    assert text.startswith("# @package _global_\n") and "# 2 trials, seed 0; test rows were not read." in text
+    capsys.readouterr()
+    assert cli.command(words) == 1
+    assert "is there already: replace it with overwrite=true" in capsys.readouterr().err and file.read_text() == text
