@@ -60,6 +60,7 @@ def stand_in(
     quiet: bool,
     clear: Any,
     draw: Any,
+    halt: Any,
 ) -> Any:
     if config.seed == MALFORMED:
         raise DataError("nodes.csv line 3: no number")

@@ -11,22 +11,20 @@ noisy row again.
 It is **not label DP**. The label of a row also trains the top network, and so moves the gradients of all other rows,
 and every prediction. Use `label_rr` for that.
 
-An algorithm that declares `gaussian_gradient` has a server that sends `me.privacy.protect(rows, ids, noise)` instead of
-the gradient rows of a batch. Each row and receiver has an id of its own. `max_releases` bounds how often one is sent.
+An algorithm that declares `gaussian_gradient` has a server that sends `me.privacy.protect(rows, ids, noise, norm=...)`
+instead of the gradient rows of a batch; `norm` is C over the rows of the batch. Each row and receiver has an id of its
+own. `max_releases` bounds how often one is sent.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vflbench.privacy import keys
 from vflbench.privacy.gaussian import GaussianEmbedding
 from vflbench.privacy.mechanisms import Facts
 from vflbench.types import ConfigError, OptionInfo, Problem
-
-if TYPE_CHECKING:
-    pass
 
 OPTIONS = (OptionInfo("gaussian_gradient", "clip and Gaussian noise on every gradient row that a passive party gets"),)
 check = keys.check_budget

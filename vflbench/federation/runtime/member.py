@@ -398,7 +398,8 @@ class Member:
 
     def spent(self) -> dict[str, Any] | None:
         """What the privacy mechanism has spent; its `organisation`; and `counts`, each row's releases, or None."""
-        more = {"organisation": self.organisation, "counts": getattr(self.privacy, "counts", None)}
+        counts = self.privacy.counts if self.privacy is not None and hasattr(self.privacy, "counts") else None
+        more = {"organisation": self.organisation, "counts": counts}
         return None if self.privacy is None else {**self.privacy.spent(), **more}
 
     def nonfinite(self) -> str | None:
