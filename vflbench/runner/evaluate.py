@@ -70,8 +70,9 @@ class Observer:
     """Collects reports by round; once all parties have finished a round it closes that round's row.
 
     `rows` are the curve's; of the columns that are sums over the ledger they have the bytes that were sent. The metric
-    is the mean over the parties that report `predictions`. Where parties report parts of one prediction as `partial`, it is the metric of their sum,
-    plus an `offset` that one of them reports. The training loss is the mean over the reports since the previous row.
+    is the mean over the parties that report `predictions`. Where parties report parts of one prediction as `partial`,
+    it is the metric of their sum, plus an `offset` that one of them reports. The training loss is the mean over the
+    reports since the previous row.
 
     A task with a convex objective is scored by it on the training samples (`Suboptimality`): its training loss is the
     objective. Parties that report whole models, as `parameters`, are scored by `WholeModels`: the same mean of the
