@@ -23,6 +23,7 @@ def test_a_question_is_read() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["target=1", "trials=1", "dataset=cora,bank"], r"dataset=cora,bank: several values: choose asks one question"),
         (["targt=1", "trials=1"], r"targt=1: unknown.*Did you mean 'target'"),
         (["target=0.8"], "say how long it may take or how many settings of each method it tries"),
         (["trials=2"], "say what must be reached on validation rows"),

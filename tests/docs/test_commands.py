@@ -85,6 +85,8 @@ def test_the_readme(place: Path, here: Callable[..., str]) -> None:
         words = shlex.split(command)
         trains = ("=" in words[0] or words[0] in ("-m", "figures")) and "dry_run=true" not in words
         start = partial(typed, place, "-m", "vflbench") if "engine=ray" in words else here
+        if words[0] == "choose":  # the shipped setting of one method, to a target that two rounds reach
+            words = ["choose", words[1], "target=0.05", "trials=1", "algorithm=graph_once", "scale=smoke"]
         if command != sweep:
             start(*words, *(["scale=smoke"] if trains else []))
     assert (place / "report.html").is_file() and list((place / "outputs/figures").rglob("table3/page.html"))

@@ -79,6 +79,8 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
             given[key] = value
         elif equals and (key.split(".")[0] in GROUPS or key in KEYS or key in DIVISION):
             kept.append(word)
+            if "," in value and value[0] not in "[{'\"":
+                problems.append(Problem(key, value, f"several values: {verb} asks one question, so start it for each"))
         else:
             problems.append(_unknown(key, value, equals, own, verb))
     typed = {word.partition("=")[0]: word.partition("=")[2] for word in kept}

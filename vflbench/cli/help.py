@@ -17,6 +17,8 @@ vflbench: which federated method reaches your accuracy with the least communicat
   vflbench algorithm=glasu resume=true                             go on where a run was stopped
 
 Other commands
+  vflbench choose dataset=cora target=0.8 budget=20m   the method that reaches a target at the least cost
+  vflbench tune algorithm=glasu dataset=cora trials=8  one method's settings, searched on validation data
   vflbench figures glasu/table3 scale=small  a paper's figure: runs, picture, numbers beside the paper's; or all
   vflbench list                              algorithms, with the data sets, privacy, models and attacks that fit them
   vflbench list dataset=bank                 what runs on these data, with its defaults
