@@ -61,10 +61,12 @@ def messages_a_second(
 
 
 def federation(*words: str) -> Federation:
-    """The federation of a configuration, its data loaded: real data where they are, else synthetic."""
+    """The federation of a configuration, its data loaded: real data where they are, else synthetic, if it can be."""
     from vflbench import config, registry
 
-    overrides = [*words, *([f"data_root={DATA}"] if DATA.is_dir() else ["dataset.source=synthetic"])]
+    name = next((word.removeprefix("dataset=") for word in words if word.startswith("dataset=")), "cora")
+    made_up = ["dataset.source=synthetic"] if "synthetic" in registry.datasets()[name].sources else []
+    overrides = [*words, *([f"data_root={DATA}"] if DATA.is_dir() else made_up)]
     with config.session(overrides) as hydra:
         run_config = config.to_config(config.plain(config.plan(hydra, overrides).cfg))
     return Federation(run_config, registry.algorithms()[run_config.algorithm.name])
