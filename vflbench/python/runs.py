@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from vflbench.python.tables import Tables, naming
-from vflbench.results import reader
+from vflbench.results import reader, texts
 from vflbench.results.reader import Run
 from vflbench.types import ENDED_WELL, ConfigError, Problem, VflbenchError, closest, refuse
 
@@ -105,6 +105,7 @@ def _row(run: Run) -> dict[str, Any]:
         **{"bytes": told["bytes"]["total"], "messages": told["messages"], "rounds": told["rounds"]},
         **{key: told[key] for key in ("communication_seconds", "virtual_seconds")},
         "epsilon": math.nan if epsilon is None else float(epsilon),
+        "guarantee": texts.guarantee(told["privacy"]),
     }
 
 
@@ -291,7 +292,7 @@ def plot(
     Raises
     ------
     ConfigError : what is wrong with the arguments.
-    VflbenchError : no run ended well, or they have not one data set and metric.
+    VflbenchError : no run ended well, they have not one data set and metric, or against epsilon not one kind of it.
     """
     import matplotlib.axes
 
@@ -317,6 +318,10 @@ def plot(
     if len(kinds) > 1:
         told = "; ".join(sorted(" ".join(filter(None, kind)) for kind in kinds))
         raise VflbenchError(f"these runs are of several data sets or metrics ({told}): draw each into axes of its own")
+    about = {texts.guarantee(run.summary["privacy"]) for run in drawn} - {None} if x == "epsilon" else set()
+    if len(about) > 1:
+        told = "; ".join(sorted(filter(None, about)))
+        raise VflbenchError(f"these runs' epsilons are not about the same ({told}): draw each kind into axes of its own")
     if ax is None:
         from matplotlib import pyplot
 
