@@ -321,7 +321,7 @@ def plot(
     about = {texts.guarantee(run.summary["privacy"]) for run in drawn} - {None} if x == "epsilon" else set()
     if len(about) > 1:
         told = "; ".join(sorted(filter(None, about)))
-        raise VflbenchError(f"these runs' epsilons are not about the same ({told}): draw each kind into axes of its own")
+        raise VflbenchError(f"these epsilons are not about the same ({told}): draw each kind into axes of its own")
     if ax is None:
         from matplotlib import pyplot
 
