@@ -172,4 +172,4 @@ def test_tuned_values_are_written_with_how_they_were_found_and_never_over_others
     assert text.startswith("# @package _global_\n") and "# 2 trials, seed 0; test rows were not read." in text
     capsys.readouterr()
     assert cli.command(words) == 1
-    assert "is there already: replace it with overwrite=true" in capsys.readouterr().err and file.read_text() == text
+    assert "already exists: replace it with overwrite=true" in capsys.readouterr().err and file.read_text() == text

@@ -99,8 +99,8 @@ def test_a_run_on_frames_is_that_on_the_same_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         vflbench.run([*words, "dataset=cora", "dataset.label=age"], data=data)
     assert [str(problem) for problem in caught.value.problems] == [
-        "dataset=cora: is said by data=: leave it out.",
-        "dataset.label=age: is said by data=: leave it out.",
+        "dataset=cora: is set by data=: leave it out.",
+        "dataset.label=age: is set by data=: leave it out.",
     ]
     with pytest.raises(ConfigError, match=r"data=dict: must be what vflbench.tables"):
         vflbench.run(words, data=read)  # type: ignore[arg-type]

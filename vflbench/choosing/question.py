@@ -1,4 +1,4 @@
-"""What is asked: the words of `vflbench choose` and `vflbench tune`."""
+"""The question of a search: the words of `vflbench choose` and `vflbench tune`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Question:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What makes two questions the same; budget and number of trials may change when one goes on."""
+        """The parts by which two questions are the same; budget and trials may change when a search is resumed."""
         return {
             **{"words": self.words, "dataset": self.dataset, "target": self.target, "cost": self.cost},
             **{"demand": self.demand, "epsilon": self.epsilon, "seed": self.seed, "algorithms": self.algorithms},
@@ -80,7 +80,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
         elif equals and (key.split(".")[0] in GROUPS or key in KEYS or key in DIVISION):
             kept.append(word)
             if "," in value and value[0] not in "[{'\"":
-                problems.append(Problem(key, value, f"several values: {verb} asks one question, so start it for each"))
+                problems.append(Problem(key, value, f"several values: {verb} asks one question: start it for each"))
         else:
             problems.append(_unknown(key, value, equals, own, verb))
     typed = {word.partition("=")[0]: word.partition("=")[2] for word in kept}
@@ -102,7 +102,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     question.out = Path(given["out"]) if given.get("out") else None
     question.resume, question.overwrite = (_flag(given, key, problems) for key in ("resume", "overwrite"))
     if question.budget is None and question.trials is None:
-        allowed = "say how long it may take or how many settings of each method it tries: budget=30m or trials=8"
+        allowed = "say how long it may take, or how many settings of each method it tries: budget=30m or trials=8"
         problems.append(Problem("budget", "(missing)", allowed))
     refuse(problems)
     return question
@@ -113,8 +113,8 @@ def _unknown(key: str, value: str, equals: str, own: list[str], verb: str) -> Pr
     if not equals:
         return Problem(key, "", "needs a value, as in key=value", closest(key, known))
     if key.split(".")[0] in ("algorithm", "model", "codec"):
-        return Problem(key, value, f"is a method's own: {verb} searches for it (conf/search)")
-    return Problem(key, value, f"unknown; `vflbench {verb}` has: {', '.join(known)}", closest(key, known))
+        return Problem(key, value, f"belongs to a method: {verb} searches for it (conf/search)")
+    return Problem(key, value, f"unknown key; `vflbench {verb}` accepts: {', '.join(known)}", closest(key, known))
 
 
 def _number(text: str | None) -> float | None:

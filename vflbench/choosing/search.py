@@ -91,7 +91,7 @@ class Search:
         deadline = self._deadline(share)
         return deadline is not None and time.time() >= deadline
 
-    def _left(self) -> str:
+    def _time_left(self) -> str:
         """What remains of the budget, in words."""
         if self.question.budget is None:
             return ""
@@ -310,7 +310,7 @@ class Search:
         if trial.number == 0 and trial.status == "failed":
             method.out = f"its shipped setting fails: {trial.reason}"
         self._write()
-        self.report(f"[trial {trial.number}] {method.name}: {self._in_words(trial)}{self._left()}")
+        self.report(f"[trial {trial.number}] {method.name}: {self._in_words(trial)}{self._time_left()}")
 
     def _in_words(self, trial: Trial) -> str:
         metric = self.record.question["metric"]
@@ -401,7 +401,7 @@ class Search:
                 self._note(f"{folder} failed: {failure}")
             self._write()
             said = run.summary["status"] if run is not None else failure
-            self.report(f"[final] {method.name}, {Path(folder).name}: {said}{self._left()}")
+            self.report(f"[final] {method.name}, {Path(folder).name}: {said}{self._time_left()}")
         missing = [
             f"{method.name} seed {seed}"
             for method in finalists
