@@ -196,6 +196,7 @@ def test_configuration_errors(vfl: Callable[..., int], capsys: pytest.CaptureFix
         (("data", "get", "coraa"), "Did you mean 'cora'?"),
         (("--config-dir", "nowhere", "seed=1"), "no such folder"),
         (("--config-name", "x"), "--config-dir"),
+        (("--config-dir", "list", "list", "dataset=bank"), "'list' is a command, and comes first: vflbench list ..."),
     ],
 )
 def test_misuse_is_explained(

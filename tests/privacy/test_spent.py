@@ -51,6 +51,9 @@ CASES = {
     "gd_join tablepuppet": [*TABLES[:-1], "privacy.split=[0.3,0.7]"],
     "leasgd dp_sgd": [*SHARDS, "algorithm.workers=3"],
     "d_psgd dp_sgd": [*SHARDS, "algorithm.workers=3"],
+    # a worker's steps are those of the rounds in which it is sampled, or of its own clock
+    "fedavg dp_sgd": [*SHARDS[:-1], "algorithm.workers=4", "rounds=6"],
+    "leasgd_async dp_sgd": [*SHARDS[:-1], "algorithm.workers=3", "epochs=4"],
 }
 
 # In the fast tests others of the same mechanism, or of the same family, stand for these.

@@ -172,7 +172,8 @@ def _checked(
     ------
     ConfigError, DataError : its problems, and those that are known already.
     """
-    with tempfile.TemporaryDirectory(prefix="vflbench-") as place, _quiet(keys["alignment"] == "psi"):
+    tried = matching.quiet() if keys["alignment"] == "psi" else contextlib.nullcontext()
+    with tempfile.TemporaryDirectory(prefix="vflbench-") as place, tried:
         paths = {name.removesuffix(".parquet"): Path(place, name) for name in files}
         for path, content in zip(paths.values(), files.values(), strict=True):
             path.write_bytes(content)
@@ -229,19 +230,6 @@ def _kept(files: Mapping[str, bytes], base: Path) -> Path:
     except OSError as error:
         raise DataError(f"{folder}: cannot be written ({error}); name another place with folder=") from None
     return folder
-
-
-@contextlib.contextmanager
-def _quiet(quiet: bool) -> Iterator[None]:
-    """Log nothing about how rows are matched, if that is only tried."""
-    if not quiet:
-        yield
-        return
-    before, matching.log.disabled = matching.log.disabled, True
-    try:
-        yield
-    finally:
-        matching.log.disabled = before
 
 
 def _without_home(path: Path) -> str:
