@@ -157,9 +157,7 @@ def test_admm_sends_the_same_messages_with_and_without_privacy(module: ModuleTyp
         assert np.array_equal(privately(module, privacy).engine.ledger.take(), plain)
 
 
-@pytest.mark.parametrize(
-    "module", [*(pytest.param(one, marks=pytest.mark.slow) for one in SGD[:2]), vfl_sgd], ids=name_of
-)
+@pytest.mark.parametrize("module", SGD_FEW, ids=name_of)
 def test_sgd_names_its_random_batches_and_sends_what_their_rows_need(module: ModuleType) -> None:
     plain = privately(module, NONE, rounds=60).sent()
     private = privately(module, privacy_config("dp_sgd", noise_multiplier=1.0), rounds=60).sent()
