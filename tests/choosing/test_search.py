@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -177,6 +178,20 @@ def test_two_searches_find_the_same_and_one_that_was_killed_too(tmp_path: Path) 
         process.wait()
     assert choose(tmp_path / "c", "trials=2", "resume=true") == 0
     assert timeless(tmp_path / "c") == first
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_processes_that_train_side_by_side(tmp_path: Path) -> None:
+    """A terminal sends it to all of them; the search waits for none for ever, and goes on."""
+    command = [sys.executable, "-m", "vflbench", "choose", *TASK, f"out={tmp_path / 'a'}", "trials=2", "jobs=2"]
+    for runs in (1, 3):
+        process = subprocess.Popen([*command, "resume=true"], stdout=-3, stderr=-3, start_new_session=True)
+        while process.poll() is None and len(list((tmp_path / "a").rglob("summary.json"))) < runs:
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(50) == 130
+    assert choose(tmp_path / "a", "trials=2", "resume=true") == 0
+    assert not [m.out for m in Record.read(tmp_path / "a").methods if m.out]
 
 
 @pytest.mark.slow
