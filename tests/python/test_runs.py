@@ -154,7 +154,7 @@ def test_epsilons_of_different_kinds_share_no_axis(make_run: Any, tmp_path: Path
     runs = vflbench.load(tmp_path)
     assert isinstance(runs, Runs)
     assert runs.table.guarantee.tolist() == [f"{one}, replaced; covers the transcript" for one in ("a label", "a row")]
-    with pytest.raises(VflbenchError, match=r"epsilons are not about the same \(a label, .*; a row, .*axes of"):
+    with pytest.raises(VflbenchError, match=r"epsilons are about different things \(a label, .*; a row, .*own axes"):
         vflbench.plot(runs, x="epsilon")
     assert vflbench.plot(run, x="epsilon").lines and len(vflbench.plot(runs, x="bytes").lines) == 2
 

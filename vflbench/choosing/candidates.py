@@ -37,7 +37,9 @@ def enter(question: Question) -> tuple[list[Method], list[Excluded]]:
                 excluded.append(Excluded(name, None, why))
                 continue
             for mechanism in _mechanisms(info, question):
-                own = [f"algorithm={name}", *words, *_private(question, mechanism)]
+                once = info.one_shot and not info.epochs  # no number of epochs changes what it does
+                asked = [word for word in words if not (once and word.startswith("epochs="))]
+                own = [f"algorithm={name}", *asked, *_private(question, mechanism)]
                 try:
                     run = config.plan(hydra, own).config
                 except ConfigError as error:

@@ -6,7 +6,7 @@ from typing import Any
 
 from vflbench.runner import bounds
 from vflbench.runner.federation import Federation
-from vflbench.types import AlgorithmInfo, RunConfig
+from vflbench.types import AlgorithmInfo, RunConfig, hook
 
 
 def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
@@ -15,7 +15,8 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
     Returns
     -------
     dict : `bytes` and virtual `seconds` of the round, `rounds` until the first evaluation, the task's `metric` and its
-        `goal`, and `floor`: floor and ceiling as in a run's summary, {} with floor=none.
+        `goal`, and `floor`: floor and ceiling as in a run's summary, {} with floor=none. `most` has the keys of the
+        algorithm that the data limit, with the largest value of each.
 
     Raises
     ------
@@ -25,7 +26,7 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
     privacy = federation.mechanisms()
     engine = federation.engine(on_round=lambda round, _: True, eval_every=federation.rounds + 1, privacy=privacy)
     engine.run()
-    metric, floor = federation.task.metric, {}
+    metric, floor, most = federation.task.metric, {}, hook(federation.module, "most")
     if config.floor != "none":
         floor = federation.bounds()
         floor["ship_it"] = bounds.on_network(floor["ship_it"], config.network)
@@ -36,4 +37,5 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
         "metric": metric.name,
         "goal": metric.goal,
         "floor": floor,
+        "most": most(federation.task, federation.config) if most else {},
     }
