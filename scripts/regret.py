@@ -1,11 +1,11 @@
 """The answers of `vflbench choose` on real data, beside exhaustive comparisons: `python scripts/regret.py [DATA ...]
-[NETWORK ...]`.
+[NETWORK ...] [trials=3] [budget=10m]`.
 
 A comparison (`vflbench figures comparison/<data>`) trains every method with three seeds; docs/results/comparison has
 what that gave. `choose` is asked the same: the same division of the same data, and the mean over the comparison's seeds
 of its target. Bytes are those until validation rows are at the target, and those of 1,000 predictions, on both sides.
 Each answer is a row more in docs/results/choosing/regret.csv. Rows that are there are kept; a search that was stopped
-goes on. Searches are in outputs/regret, below the current folder.
+goes on. Words with = are for `choose`. Searches are in outputs/regret, below the current folder.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 TABLE = RESULTS / "choosing" / "regret.csv"
 NETWORKS = ("us_uk", "lan")
-DATA = {  # as the experiments of the comparisons divide them
-    **dict.fromkeys(("bank", "energy"), ["algorithm.parties=2"]),
-    **dict.fromkeys(("movielens", "cora", "mnist"), list[str]()),
-}
-TRIALS, PREDICTIONS, SEEDS = 3, 1000, (0, 1, 2)
+TWO = ["algorithm.parties=2"]
+DATA: dict[str, list[str]] = {"bank": TWO, "energy": TWO, "movielens": [], "cora": [], "mnist": []}  # how it is divided
+PREDICTIONS, SEEDS = 1000, (0, 1, 2)
 
 
 def target(data: str) -> float:
@@ -57,17 +55,20 @@ def target(data: str) -> float:
 def exhaustive(data: str) -> dict[str, float]:
     """Method and form -> MB to the target and for the predictions; of methods that reach it with every seed.
 
-    Left out is what is no answer to the question: one party that has all data, and parties that send nothing.
+    Left out is what `choose` takes for no answer: one party that has all data, parties that send nothing, and workers
+    with rows of data that are divided by columns.
     """
     from vflbench import registry
     from vflbench.types import messages
 
-    found = {}
+    found, layouts = {}, registry.datasets()[data].layouts
     with (RESULTS / "comparison" / f"{data}.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             name, form = row["algorithm.name"], row.get("algorithm.form", "").removeprefix("'-")
             info = registry.algorithms()[name]
             if row["reached"] != row["seeds"] or "pooled" in info.assumes or not messages(registry.exposed(name)):
+                continue
+            if info.layouts == ("sharded",) and layouts[0] != "sharded":
                 continue
             sent = float(row["megabytes_to_target"]) + float(row["predict_megabytes"] or 0) * PREDICTIONS / 1000
             found[f"{name} {form}".strip()] = sent
@@ -87,6 +88,9 @@ def compared(answer: dict[str, Any], every: dict[str, float]) -> dict[str, Any]:
     sent = winner["bytes"] / 1e6 if winner else float("inf")
     setting = "" if winner is None else " ".join(f"{key}={value}" for key, value in winner["values"].items())
     return {
+        "trials": answer["tuning"]["trials_each"],
+        "finals": sum(one["basis"] == "finals" and len(one["seeds"]) == one["of"] for one in answer["methods"]),
+        "status": answer["status"],
         "winner": "-" if winner is None else winner["name"],
         "setting": setting,
         "reached": 0 if winner is None else winner["reached"],
@@ -125,7 +129,8 @@ def there() -> set[tuple[str, str]]:
 def main() -> int:
     from vflbench import cli
 
-    given = sys.argv[1:]
+    given = [word for word in sys.argv[1:] if "=" not in word]
+    effort = [word for word in sys.argv[1:] if "=" in word] or ["trials=3"]
     if unknown := [word for word in given if word not in (*DATA, *NETWORKS)]:
         print(f"no {', '.join(unknown)}: there are {', '.join((*DATA, *NETWORKS))}", file=sys.stderr)
         return 1
@@ -135,12 +140,11 @@ def main() -> int:
                 continue
             folder, wanted = Path("outputs/regret") / f"{data}_{network}", target(data)
             words = [f"dataset={data}", "dataset.source=real", *DATA[data], f"target={wanted}", f"network={network}"]
-            words += ["cost=bytes", f"predictions={PREDICTIONS}", f"trials={TRIALS}", "seed=0", f"out={folder}"]
+            words += ["cost=bytes", f"predictions={PREDICTIONS}", *effort, "seed=0", f"out={folder}"]
             if (code := cli.command(["choose", *words, "resume=true"])) not in (0, 2):
                 return code
             answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
-            asked = {"dataset": data, "network": network, "target": wanted, "trials": TRIALS}
-            add(asked | compared(answer, exhaustive(data)))
+            add({"dataset": data, "network": network, "target": wanted} | compared(answer, exhaustive(data)))
     return 0
 
 
