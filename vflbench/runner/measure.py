@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from vflbench.runner import bounds
@@ -14,8 +15,8 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
 
     Returns
     -------
-    dict : `bytes` and virtual `seconds` of the round, `rounds` until the first evaluation, the task's `metric` and its
-        `goal`, and `floor`: floor and ceiling as in a run's summary, {} with floor=none.
+    dict : `bytes`, virtual `seconds` and `wall_seconds` of the round, `rounds` until the first evaluation, the task's
+        `metric` and its `goal`, and `floor`: floor and ceiling as in a run's summary, {} with floor=none.
 
     Raises
     ------
@@ -24,7 +25,9 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
     federation = Federation(config, info)
     privacy = federation.mechanisms()
     engine = federation.engine(on_round=lambda round, _: True, eval_every=federation.rounds + 1, privacy=privacy)
+    began = time.perf_counter()
     engine.run()
+    wall = time.perf_counter() - began
     metric, floor = federation.task.metric, {}
     if config.floor != "none":
         floor = federation.bounds()
@@ -32,6 +35,7 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
     return {
         "bytes": engine.bytes_sent,
         "seconds": engine.boundary_clock,
+        "wall_seconds": wall,
         "rounds": 1 if info.one_shot else min(federation.eval_every, federation.rounds),
         "metric": metric.name,
         "goal": metric.goal,
