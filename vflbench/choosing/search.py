@@ -263,8 +263,9 @@ class Search:
         earlier = [self._path(trial) for trial in method.trials if trial.number < level]
         first = earlier[0][-1][0] if earlier and earlier[0] else None
         deadline = self._deadline(SHARE)
-        slow = None if deadline is None else time.time() + SLICE * (deadline - time.time())
-        comparable = level > 0 and axis != "cost" and not registry.algorithms()[method.algorithm].one_shot
+        once = registry.algorithms()[method.algorithm].one_shot
+        slow = None if deadline is None or once else time.time() + SLICE * (deadline - time.time())
+        comparable = level > 0 and axis != "cost" and not once
         return halving.Halving(
             str(self.record.question["metric"]), self._goal, axis, first if comparable else None,
             [path for path in earlier if path], deadline, slow,
