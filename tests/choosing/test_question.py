@@ -81,6 +81,10 @@ def test_the_data_are_divided_alike() -> None:
         )
     )
     assert all("algorithm.parties=2" in method.words for method in methods)  # mtcd's default is 40
+    words = ["dataset=movielens", "dataset.source=synthetic", "target=1.1", "trials=1", "algorithm=svfl,vfl"]
+    methods, _ = candidates.enter(question.parse(words, "choose"))
+    assert len(methods) == 2  # a party for each of three tables, as each method knows by itself
+    assert not any(word.startswith("algorithm.parties=") for method in methods for word in method.words)
 
 
 def test_a_wrong_value_is_told_before_any_folder_is_made(

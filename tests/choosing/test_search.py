@@ -122,6 +122,21 @@ def test_a_budget_that_tries_nothing_is_no_complete_search(monkeypatch: pytest.M
     search.began -= 2.0
     assert search.run().status == "out of budget"
     assert search.record.methods[0].out == "the budget ended before it was tried"
+def test_no_method_takes_the_time_of_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not begun where its first evaluation would take longer than a trial may, and ended where it does."""
+    monkeypatch.setattr(Record, "write", lambda *_: None)
+    slow, fast = (Method(name, "none", [], {}, wall_seconds=wall) for name, wall in (("mtcd", 20.0), ("vfl", 10.0)))
+    search = searching(slow, fast, trials_each=0)
+    search._leave_out_slow()
+    assert slow.out is None  # without a budget everything is tried
+    search.question.budget = 100.0  # 60 s for trials, a quarter of them for one
+    search._leave_out_slow()
+    assert slow.out is not None and slow.out.startswith("the budget is too small") and fast.out is None
+    halt = search._halving(fast, 0)
+    assert halt.slow is not None and halt.slow - time.time() == pytest.approx(15.0, abs=2.0)
+    assert halt(rows(0.5)) is None
+    halt.slow = time.time() - 1
+    assert halt(rows(0.5)) == halving.SLOW
 
 
 def rows(*values: float) -> list[dict[str, Any]]:

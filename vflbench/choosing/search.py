@@ -30,6 +30,7 @@ from vflbench.types import ConfigError, VflbenchError
 MARGIN = 1.5  # times the best cost to the target: second places are known, too
 FINAL_MARGIN = 3.0  # times what the best setting took on the tuning seed: another seed may take longer
 SHARE = 0.6  # of the budget, for trials
+SLICE = 0.25  # of the time that is left for trials, for one of them: no method takes the time of all others
 MEASURING = 0.15  # of the budget, for what a round of each method sends
 MOST_TRIALS = 32  # of a method, where only the budget ends the search
 NEAREST = 3  # methods that come to the final where none reaches the target
@@ -140,6 +141,7 @@ class Search:
             for method in own:
                 method.expected = found[unit] * found["rounds"]
                 method.space = spaces.limited(method.space, found["most"])
+                method.wall_seconds = found["wall_seconds"] * found["rounds"]
         record.excluded += [Excluded(name, None, found["error"]) for name, found in refused.items()]
         entered = [method for method in methods if method.algorithm not in refused]
         if not entered or "metric" not in record.question:
@@ -177,6 +179,7 @@ class Search:
         return str(self.record.question["goal"])
 
     def _trials(self) -> None:
+        self._leave_out_slow()
         level = self.record.trials_each
         while level < (self.question.trials or MOST_TRIALS) and not self._over(SHARE):
             whole = True
@@ -192,6 +195,17 @@ class Search:
             if not any(method.space and method.out is None for method in self.record.methods):
                 break
         self._say_what_budget_cut()
+
+    def _leave_out_slow(self) -> None:
+        """A method that the budget does not even take to its first evaluation is not begun."""
+        most = SLICE * SHARE * (math.inf if self.question.budget is None else self.question.budget)
+        for method in self.record.methods:
+            wall = method.wall_seconds or 0.0
+            if not method.trials and method.out is None and wall > most:
+                method.out = (
+                    f"the budget is too small: its first evaluation would take about {wall:.0f} s here, "
+                    f"and a trial has {most:.0f} s"
+                )
 
     def _say_what_budget_cut(self) -> None:
         each, asked = self.record.trials_each, self.question.trials
@@ -268,10 +282,13 @@ class Search:
         axis = AXES[self.question.cost]
         earlier = [self._path(trial) for trial in method.trials if trial.number < level]
         first = earlier[0][-1][0] if earlier and earlier[0] else None
-        comparable = level > 0 and axis != "cost" and not registry.algorithms()[method.algorithm].one_shot
+        deadline = self._deadline(SHARE)
+        once = registry.algorithms()[method.algorithm].one_shot
+        slow = None if deadline is None or once else time.time() + SLICE * (deadline - time.time())
+        comparable = level > 0 and axis != "cost" and not once
         return halving.Halving(
             str(self.record.question["metric"]), self._goal, axis, first if comparable else None,
-            [path for path in earlier if path], self._deadline(SHARE),
+            [path for path in earlier if path], deadline, slow,
         )  # fmt: skip
 
     def _path(self, trial: Trial) -> halving.Path:

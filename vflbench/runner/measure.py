@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from vflbench.runner import bounds
@@ -14,9 +15,9 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
 
     Returns
     -------
-    dict : `bytes` and virtual `seconds` of the round, `rounds` until the first evaluation, the task's `metric` and its
-        `goal`, and `floor`: floor and ceiling as in a run's summary, {} with floor=none. `most` has the keys of the
-        algorithm that the data limit, with the largest value of each.
+    dict : `bytes`, virtual `seconds` and `wall_seconds` of the round, `rounds` until the first evaluation, the task's
+        `metric` and its `goal`, and `floor`: floor and ceiling as in a run's summary, {} with floor=none. `most` has
+        the keys of the algorithm that the data limit, with the largest value of each.
 
     Raises
     ------
@@ -25,7 +26,9 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
     federation = Federation(config, info)
     privacy = federation.mechanisms()
     engine = federation.engine(on_round=lambda round, _: True, eval_every=federation.rounds + 1, privacy=privacy)
+    began = time.perf_counter()
     engine.run()
+    wall = time.perf_counter() - began
     metric, floor, most = federation.task.metric, {}, hook(federation.module, "most")
     if config.floor != "none":
         floor = federation.bounds()
@@ -33,6 +36,7 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
     return {
         "bytes": engine.bytes_sent,
         "seconds": engine.boundary_clock,
+        "wall_seconds": wall,
         "rounds": 1 if info.one_shot else min(federation.eval_every, federation.rounds),
         "metric": metric.name,
         "goal": metric.goal,
