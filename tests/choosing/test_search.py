@@ -122,6 +122,8 @@ def test_a_budget_that_tries_nothing_is_no_complete_search(monkeypatch: pytest.M
     search.began -= 2.0
     assert search.run().status == "out of budget"
     assert search.record.methods[0].out == "the budget ended before it was tried"
+
+
 def test_no_method_takes_the_time_of_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not begun where its first evaluation would take longer than a trial may, and ended where it does."""
     monkeypatch.setattr(Record, "write", lambda *_: None)
