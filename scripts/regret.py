@@ -98,7 +98,7 @@ def compared(answer: dict[str, Any], every: dict[str, float]) -> dict[str, Any]:
         "megabytes": sent,
         "best": best,
         "best_megabytes": every[best],
-        "regret": sent / every[best] - 1,
+        "regret": round(sent / every[best] - 1, 6) or 0.0,  # no -0
         "methods": len(every),
         "timed_megabytes": min(timed, default=""),
         "verdict": answer["verdict"]["kind"],
