@@ -75,7 +75,7 @@ def exposure(
     sent = [entry for entry in messages(exposes) if registry.chosen(entry, known) and not _inside(entry)]
     view = _View(info, keys, privacy, codec, (model or {}).get("aggregate") == "concat")
     found = [view.assumed(what) for what in info.assumes]
-    found += [view.given(entry) for entry in exposes if isinstance(entry, Given)]
+    found += [view.given(entry) for entry in exposes if isinstance(entry, Given) and registry.chosen(entry, known)]
     found += [view.sent(entry) for entry in sent if entry.times != "per evaluation"]
     implied = [entry for entry in exposes if isinstance(entry, Implied) and registry.chosen(entry, known)]
     found += [view.implied(entry, sent) for entry in implied]

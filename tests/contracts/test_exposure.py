@@ -140,6 +140,13 @@ def test_edges_are_covered_by_no_noise_on_rows() -> None:
     assert forms(noised, "embedding", "edges") == {("noised", "gaussian_embedding")}
 
 
+def test_edges_that_clients_have_from_the_start_are_said() -> None:
+    """R1.4: under algorithm.sampling=undropped neighbours are sampled from all edges."""
+    for sampling in ("own", "undropped"):
+        given = [one for one in entries("glasu", sampling=sampling) if one["how"] == "setup" and one["kind"] == "edges"]
+        assert [one["observer"] for one in given] == ["client"] * (sampling == "undropped")
+
+
 def test_randomised_edges_cover_edges_and_rows_only_where_those_get_noise() -> None:
     for rows, covered in ((None, ("clear", None)), (math.inf, ("clear", None)), (8.0, ("noised", "edge_rr"))):
         keys = {"name": "edge_rr", "epsilon": 8.0, "row_epsilon": rows}

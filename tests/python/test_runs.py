@@ -145,6 +145,20 @@ def test_what_cannot_be_drawn_is_told(several: Path, make_run: Any) -> None:
             vflbench.plot(wrong)  # type: ignore[arg-type]
 
 
+def test_epsilons_of_different_kinds_share_no_axis(make_run: Any, tmp_path: Path) -> None:
+    """R0.1."""
+    for unit in ("a row", "a label"):
+        told = {"mechanism": "m", "epsilon": 2.0, "unit": unit, "neighbouring": "replace_one", "covers": "transcript"}
+        run = make_run(unit, options={"unit": unit}, privacy=told)
+        run.curve["epsilon"] = [0.5, 1.0, 2.0]
+    runs = vflbench.load(tmp_path)
+    assert isinstance(runs, Runs)
+    assert runs.table.guarantee.tolist() == [f"{one}, replaced; covers the transcript" for one in ("a label", "a row")]
+    with pytest.raises(VflbenchError, match=r"epsilons are about different things \(a label, .*; a row, .*own axes"):
+        vflbench.plot(runs, x="epsilon")
+    assert vflbench.plot(run, x="epsilon").lines and len(vflbench.plot(runs, x="bytes").lines) == 2
+
+
 def test_report(several: Path, tmp_path: Path) -> None:
     made = vflbench.report(vflbench.load(several))
     kept = page.table(made.found)

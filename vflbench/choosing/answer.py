@@ -120,7 +120,7 @@ def _row(row: Ranked, place: int | None, question: Mapping[str, Any], folder: Pa
         "place": place,
         "why": one.why,
         "values": dict(best.values) if best else {},
-        "command": command(method, best, runs, target),
+        "command": command(method, best, runs, target, question.get("config_dir")),
         "runs": [_relative(run.folder, folder) for run in runs],
         "basis": "tuning" if one.tuned else "finals",
         "seeds": [run.summary["seed"] for run in runs],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,6 @@ class Question:
     config_dir: str | None = None
     epsilon: float | None = None
     mechanism: str | None = None  #: that was typed
-    facts: dict[str, Any] = field(default_factory=dict)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -56,7 +55,8 @@ class Question:
 
     def asked(self) -> dict[str, Any]:
         """As the record has it."""
-        return {**self.identity, "budget_seconds": self.budget, "trials": self.trials}
+        more = {"budget_seconds": self.budget, "trials": self.trials, "config_dir": self.config_dir}
+        return {**self.identity, **more}
 
 
 def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Question:
@@ -78,6 +78,8 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
                 problems.append(Problem(key, value, "is given twice"))
             given[key] = value
         elif equals and (key.split(".")[0] in GROUPS or key in KEYS or key in DIVISION):
+            if any(other.partition("=")[0] == key for other in kept):
+                problems.append(Problem(key, value, "is given twice"))
             kept.append(word)
             if "," in value and value[0] not in "[{'\"":
                 problems.append(Problem(key, value, f"several values: {verb} asks one question: start it for each"))
@@ -92,6 +94,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
         )
     question.mechanism = typed.get("privacy")
     question.epsilon = _number(typed.get("privacy.epsilon"))
+    problems += _private(typed, question.epsilon)
     question.target = _target(given, verb, problems)
     question.trials = _count(given, "trials", problems)
     question.jobs = _count(given, "jobs", problems) or 1
@@ -121,7 +124,22 @@ def _number(text: str | None) -> float | None:
     try:
         return None if text is None else float(text)
     except ValueError:
-        return None  # the configuration's own check says what is wrong
+        return None
+
+
+def _private(typed: Mapping[str, str], epsilon: float | None) -> list[Problem]:
+    """What is wrong with words of privacy, as long as no mechanism is typed, whose own check would say it."""
+    mechanism, keys = typed.get("privacy", "none"), [key for key in typed if key.startswith("privacy.")]
+    if mechanism != "none" or not keys:
+        return []
+    if "privacy" in typed:
+        return [Problem(keys[0], typed[keys[0]], "privacy=none has no noise: leave privacy=none out")]
+    if "privacy.epsilon" not in typed:
+        allowed = "asks nothing by itself: give privacy.epsilon=4 too, or a mechanism with privacy="
+        return [Problem(keys[0], typed[keys[0]], allowed)]
+    if epsilon is None or not 0 < epsilon < math.inf:
+        return [Problem("privacy.epsilon", typed["privacy.epsilon"], "must be a number above 0")]
+    return []
 
 
 def _target(given: dict[str, str], verb: str, problems: list[Problem]) -> float | None:

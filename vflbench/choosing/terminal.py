@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from vflbench.choosing.words import PAGE, scored, spent_words
+from vflbench.choosing.words import PAGE, scored, spent_words, unfinished
 from vflbench.results.texts import human_bytes, in_line
 
 MOST = 25
@@ -27,10 +27,8 @@ def lines(found: Mapping[str, Any], folder: Path) -> list[tuple[str, str]]:
     said: list[tuple[str, str]] = []
     if found["data"]["alarm"]:
         said.append((found["data"]["alarm"], "bold red"))
-    if found["status"] not in ("complete",):
-        said.append(
-            (f"Not finished ({found['status']}): this is the answer so far; the same command goes on.", "yellow")
-        )
+    if so_far := unfinished(found["status"]):
+        said.append((so_far, "yellow"))
     said.append((found["sentence"], "bold"))
     row = next((row for row in found["methods"] if row["name"] == found["winner"]), None)
     if row is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -76,5 +77,6 @@ def _result(future: Future[Any]) -> Any:
 
 
 def _begin(threads: str) -> None:
-    """The threads of a process that trains; before torch is imported."""
+    """The threads of a process that trains; before torch is imported. Ctrl-C is for its parent, which passes it on."""
     os.environ.setdefault("OMP_NUM_THREADS", threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

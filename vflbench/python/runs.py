@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from vflbench.python.tables import Tables, naming
-from vflbench.results import reader
+from vflbench.results import reader, texts
 from vflbench.results.reader import Run
 from vflbench.types import ENDED_WELL, ConfigError, Problem, VflbenchError, closest, refuse
 
@@ -105,6 +105,7 @@ def _row(run: Run) -> dict[str, Any]:
         **{"bytes": summary["bytes"]["total"], "messages": summary["messages"], "rounds": summary["rounds"]},
         **{key: summary[key] for key in ("communication_seconds", "virtual_seconds")},
         "epsilon": math.nan if epsilon is None else float(epsilon),
+        "guarantee": texts.guarantee(summary["privacy"]),
     }
 
 
@@ -291,7 +292,7 @@ def plot(
     Raises
     ------
     ConfigError : the arguments have problems.
-    VflbenchError : no run ended well, or the runs have several data sets or metrics.
+    VflbenchError : no run ended well, or the runs have several data sets, metrics or, against epsilon, kinds of it.
     """
     import matplotlib.axes
 
@@ -317,6 +318,10 @@ def plot(
     if len(kinds) > 1:
         pairs = "; ".join(sorted(" ".join(filter(None, kind)) for kind in kinds))
         raise VflbenchError(f"these runs have several data sets or metrics ({pairs}): draw each into its own axes")
+    about = {texts.guarantee(run.summary["privacy"]) for run in drawn} - {None} if x == "epsilon" else set()
+    if len(about) > 1:
+        listed = "; ".join(sorted(filter(None, about)))
+        raise VflbenchError(f"these epsilons are about different things ({listed}): draw each kind into its own axes")
     if ax is None:
         from matplotlib import pyplot
 

@@ -29,7 +29,7 @@ from vflbench.algorithms.gossip import exposes, shared
 from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys, ranked
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import Party, PartySpec, party_names
-from vflbench.types import AlgorithmInfo, Problem, Range, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, Positive, Problem, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="leasgd_async",
@@ -58,7 +58,7 @@ class Config(WorkerKeys):
     """Keys of asynchronous LEASGD."""
 
     name: str = "leasgd_async"
-    interval: float = 0.5  # seconds between two wake-ups of a worker of rate 1, on average
+    interval: Positive = 0.5  # seconds between two wake-ups of a worker of rate 1, on average
     spread: float = 0.5  # rates lie between 1 - spread and 1 + spread
     alpha: Annotated[float, Range(at_least=0)] = 0.5  # elastic step eta rho
 
