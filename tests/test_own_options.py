@@ -124,6 +124,7 @@ def test_a_codec(tmp_path: Path) -> None:
         vflbench.run(["codec=sing"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("package")
 def test_an_accounting(tmp_path: Path) -> None:
     ended = run(tmp_path / "run", "accounting=framed")
@@ -157,6 +158,7 @@ def test_a_privacy_mechanism(tmp_path: Path, package: Path) -> None:
         run(tmp_path / "refused", "privacy=rounded", "privacy.epsilon=1")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("package")
 def test_a_topology(tmp_path: Path) -> None:
     (command,) = [command for command in COMMANDS if "topology=wheel" in command]

@@ -89,3 +89,44 @@ def test_validate_architectures(monkeypatch, capsys, tmp_path):
     with pytest.raises(SystemExit):
         script.main(["--rows", "-5"])
     assert "-5: must be a whole number of at least 1" in capsys.readouterr().err
+
+
+@pytest.fixture
+def regret(monkeypatch, tmp_path):
+    """scripts/regret.py, whose tables are in a folder of the test's own."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import regret as script
+
+    monkeypatch.setattr(script, "RESULTS", tmp_path)
+    monkeypatch.setattr(script, "TABLE", tmp_path / "choosing/regret.csv")
+    return script
+
+
+def test_the_best_of_a_comparison_is_one_that_choose_could_answer(regret, tmp_path):
+    """With its predictions; not what one seed missed, nor references, nor workers with rows of a table of columns."""
+    lines = [
+        *("algorithm.name,algorithm.form,seeds,reached,megabytes_to_target,predict_megabytes", "vfl,'-,3,3,6,0.5"),
+        *("send_once,bins,3,3,5.9,0.7", "send_once,pca,3,2,inf,0", "centralized_gd,'-,3,3,0,0", "fedavg,'-,3,3,1,"),
+    ]
+    (tmp_path / "comparison").mkdir()
+    for data in ("bank", "mnist"):
+        (tmp_path / f"comparison/{data}.csv").write_text("\n".join(lines) + "\n")
+    assert regret.exhaustive("bank") == pytest.approx({"vfl": 6.5, "send_once bins": 6.6})
+    assert regret.exhaustive("mnist")["fedavg"] == 1
+
+
+def test_regret_is_what_the_answer_takes_beyond_the_best(regret):
+    every = {"vfl": 6.5, "send_once bins": 6.6, "avfl": 13.0}
+    first = {"name": "avfl", "place": 1, "reached": 3, "of": 3, "bytes": 7.8e6, "values": {"codec": "int8"}}
+    answer = {
+        "methods": [first | {"seeds": [1, 2, 3], "basis": "finals"}], "question": {"seeds": [1, 2, 3]}, "made_by": "v",
+        "tuning": {"trials_each": 2, "wall_seconds": 9.0}, "status": "complete", "verdict": {"kind": "needed"},
+    }  # fmt: skip
+    found = regret.compared(answer, every)
+    assert (found["winner"], found["best"], found["timed_megabytes"]) == ("avfl", "vfl", 13.0)
+    assert found["regret"] == pytest.approx(0.2) and found["setting"] == "codec=int8" and found["finals"] == 1
+    nobody = regret.compared(answer | {"methods": [first | {"reached": 0, "seeds": [], "basis": "tuning"}]}, every)
+    assert nobody["winner"] == "-" and nobody["regret"] == float("inf")
+    for network in ("us_uk", "lan"):
+        regret.add({"dataset": "bank", "network": network} | found)
+    assert regret.there() == {("bank", "us_uk"), ("bank", "lan")}

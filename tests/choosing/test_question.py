@@ -25,14 +25,21 @@ def test_a_question_is_read() -> None:
     [
         (["target=1", "trials=1", "dataset=cora,bank"], r"dataset=cora,bank: several values: choose asks one question"),
         (["targt=1", "trials=1"], r"targt=1: unknown.*Did you mean 'target'"),
-        (["target=0.8"], "say how long it may take or how many settings of each method it tries"),
+        (["target=0.8"], "say how long it may take, or how many settings of each method it tries"),
         (["trials=2"], "say what must be reached on validation rows"),
         (["target=a", "trials=0"], "(?s)target=a: must be a number.*trials=0: must be a whole number of at least 1"),
         (["target=1", "budget=10"], "budget=10: must be a time, as in 90s, 30m, 2h or 1d"),
         (["target=1", "trials=1", "cost=byte"], "cost=byte: must be one of bytes, seconds, weighted.*'bytes'"),
         (["target=1", "trials=1", "demand=colums"], "demand=colums: .*Did you mean 'columns'"),
         (["target=1", "trials=1", "algorithm=glasu,glas"], "algorithm=glas: unknown algorithm.*'glasu'"),
-        (["target=1", "trials=1", "algorithm.lr=1"], "algorithm.lr=1: is a method's own: choose searches for it"),
+        (["target=1", "trials=1", "dataset=cora", "dataset=bank"], "dataset=bank: is given twice"),
+        (["target=1", "trials=1", "privacy.epsilon=4,0"], "privacy.epsilon=4,0: several values"),
+        (["target=1", "trials=1", "privacy.epsilon=four"], "privacy.epsilon=four: must be a number above 0"),
+        (["target=1", "trials=1", "privacy.epsilon=-1"], "privacy.epsilon=-1: must be a number above 0"),
+        (["target=1", "trials=1", "privacy.delta=1e-5"], "privacy.delta=1e-5: asks nothing by itself"),
+        (["target=1", "trials=1", "privacy=none", "privacy.epsilon=4"], "privacy.epsilon=4: privacy=none has no noise"),
+        (["target=1", "trials=1", "launcher=ray"], "launcher=ray: choose trains in processes of this machine: .*jobs="),
+        (["target=1", "trials=1", "algorithm.lr=1"], "algorithm.lr=1: belongs to a method: choose searches for it"),
     ],
 )
 def test_what_is_wrong_is_told(words: list[str], said: str) -> None:
@@ -62,6 +69,11 @@ def test_epsilon_asks_every_mechanism_and_a_demand_excludes_by_name() -> None:
     assert names == {"rfl_sgd_v"} and reasons["gram_once"] == "it shows raw"
 
 
+def test_epochs_leave_out_no_method_that_sends_once() -> None:
+    names, _ = entered("dataset=star_schema", "target=0.6", "epochs=5", "algorithm=gram_once,vfl_sgd")
+    assert names == {"gram_once", "vfl_sgd"}
+
+
 def test_the_data_are_divided_alike() -> None:
     methods, _ = candidates.enter(
         question.parse(
@@ -70,6 +82,10 @@ def test_the_data_are_divided_alike() -> None:
         )
     )
     assert all("algorithm.parties=2" in method.words for method in methods)  # mtcd's default is 40
+    words = ["dataset=movielens", "dataset.source=synthetic", "target=1.1", "trials=1", "algorithm=svfl,vfl"]
+    methods, _ = candidates.enter(question.parse(words, "choose"))
+    assert len(methods) == 2  # a party for each of three tables, as each method knows by itself
+    assert not any(word.startswith("algorithm.parties=") for method in methods for word in method.words)
 
 
 def test_a_wrong_value_is_told_before_any_folder_is_made(

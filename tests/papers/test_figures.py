@@ -27,7 +27,7 @@ PROMISED = {
     **{"tablepuppet": "fig5 fig6 fig7 fig8", "glasu": "table2 fig3 table3 table4 clients pyg"},
     **{"mtcd": "fig2 fig3 fig4 fig5 fig6 fig7 fig8 fig9", "leasgd": "fig2 table1"},
     "pubsub_vfl": "table1 table2 table3 table4 table7 table9 table10 fig3 fig4 fig5 fig8",
-    "comparison": "bank cora ridge movielens mnist",
+    "comparison": "bank energy cora ridge movielens mnist",
 }
 
 
@@ -232,6 +232,7 @@ def test_the_runs_of_a_sweep():
     assert len(wanted("small", "seed=1,2")) == 6 and len(wanted("small", small=["seed=1"])) == 3
 
 
+@pytest.mark.slow
 def test_a_smoke_run_of_split_learning_has_rows_for_a_batch():
     """It is left out of the figure where it has not."""
     found = [job.values for job in jobs.wanted(definition.load("comparison/bank_epsilon"), "smoke", [])]

@@ -226,6 +226,7 @@ def test_without_noise_there_is_no_guarantee(tmp_path: Path) -> None:
     report.to_html(found, {})
 
 
+@pytest.mark.slow
 def test_epsilons_of_different_kinds_share_no_axis(tmp_path: Path) -> None:
     """R0.1."""
     kinds = [("an example", "model"), ("an example", "transcript"), ("a row", "transcript")]

@@ -101,7 +101,7 @@ FAST = {  # of the pairs that run: one of each mechanism
     ("vfl_ps", "embedding_and_label"),
     *(("glasu_exact", "gaussian_embedding"), ("graph_once", "edge_rr"), ("mtcd", "gaussian_embedding")),
 }
-REFUSING = {"vfl", "centralized_gnn", "simulated_centralized"}  # stand for their family, which refuses the same
+REFUSING = {"vfl", "ensemble"}  # stand for the others: one with some mechanisms, one with none
 CASES = [
     pytest.param(
         *(algorithm, mechanism, said),

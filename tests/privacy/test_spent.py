@@ -62,6 +62,7 @@ STOOD_FOR = {
     *("send_once gaussian_embedding", "send_once gdp_embedding"),
     *("graph_once gaussian_embedding", "pubsub_vfl gdp_embedding", "svfl gaussian_embedding"),
     *("stcd gaussian_embedding", "rfl_sgd_v dp_sgd", "rfl_admm_v tablepuppet", "leasgd dp_sgd"),
+    *("fedavg dp_sgd", "leasgd_async dp_sgd"),
 }
 FEW = {"glasu_exact gaussian_embedding", "send_once rr_bins", "vfl embedding_and_label", "gd_join tablepuppet"}
 EVERY = [pytest.param(case, marks=[pytest.mark.slow] if case in STOOD_FOR else []) for case in CASES]

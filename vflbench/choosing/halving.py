@@ -20,6 +20,7 @@ RUNGS = 2  # below the cost of the shipped setting
 STEPS = 10**6  # of the pruner, whose resource is a whole number: so many are that cost
 PRUNED = "pruned"
 LATE = "the time of the search has ended"
+SLOW = "it took a quarter of the time that was left for trials"
 Path = list[tuple[float, float]]  # (cost, best value so far) at the evaluations of a run
 
 
@@ -32,17 +33,20 @@ class Halving:
     axis: str  #: of a row: `bytes` or `virtual_seconds`
     whole: float | None  #: the cost of the shipped setting; None: nothing is pruned
     earlier: list[Path] = field(default_factory=list)
-    deadline: float | None = None  #: of time.time()
+    deadline: float | None = None  #: of the search, as time.time()
+    slow: float | None = None  #: from this time.time() on, the run has taken its share
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> str | None:
         """Why the run ends here; None where it goes on."""
         if self.deadline is not None and time.time() > self.deadline:
             return LATE
+        if self.slow is not None and time.time() > self.slow:
+            return SLOW
         if not self.whole or len(self.earlier) < FACTOR - 1:
             return None
         path = path_of(rows, self.metric, self.goal, self.axis)
         rung = self._pruned_at(path)
-        return None if rung is None else f"{PRUNED}: behind other settings of its method at {rung:.3g} {self._unit}"
+        return None if rung is None else f"behind other settings of its method at {rung:.3g} {self._unit}"
 
     @property
     def _unit(self) -> str:

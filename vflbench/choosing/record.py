@@ -11,6 +11,7 @@ from vflbench.results.folder import write_json
 
 FILE = "record.json"
 SCHEMA = 1
+CUT = "the budget"  # so begin the notes about what it cut, which may follow with a larger one
 
 
 @dataclass
@@ -51,6 +52,7 @@ class Method:
     finals: list[str] = field(default_factory=list)  #: folders of the final's runs, relative to the record's
     out: str | None = None  #: why it does not come to the final
     expected: float | None = None  #: bytes, or seconds where these count, until the first evaluation; by a dry run
+    wall_seconds: float | None = None  #: here, until the first evaluation; by a dry run
     widened: list[str] = field(default_factory=list)  #: keys whose range was widened
 
     @property

@@ -20,7 +20,7 @@ from typing import Any
 from vflbench import config, registry
 from vflbench.choosing import halving, shown, spaces
 from vflbench.choosing.question import Question
-from vflbench.choosing.record import Excluded, Method, Record, Trial
+from vflbench.choosing.record import CUT, Excluded, Method, Record, Trial
 from vflbench.choosing.work import Measure, Task, Train, Workers
 from vflbench.results import reader, selection
 from vflbench.results.pricing import Charged
@@ -30,12 +30,14 @@ from vflbench.types import ConfigError, VflbenchError
 MARGIN = 1.5  # times the best cost to the target: second places are known, too
 FINAL_MARGIN = 3.0  # times what the best setting took on the tuning seed: another seed may take longer
 SHARE = 0.6  # of the budget, for trials
+SLICE = 0.25  # of the time that is left for trials, for one of them: no method takes the time of all others
 MEASURING = 0.15  # of the budget, for what a round of each method sends
 MOST_TRIALS = 32  # of a method, where only the budget ends the search
 NEAREST = 3  # methods that come to the final where none reaches the target
 BEFORE_WIDENING = 3  # trials of a method
 AXES = {"bytes": "bytes", "seconds": "virtual_seconds", "weighted": "cost"}
 LIMITS = {"bytes": "max_bytes", "seconds": "max_virtual_seconds"}  # key of a run that bounds a cost
+NO_FINAL = f"{CUT} ended before these finals"
 QUIET = ("floor=none", "plot=none")
 
 
@@ -65,8 +67,8 @@ class Search:
             with self.workers:
                 if not self.record.methods:
                     self._enter()
-                if self.record.status in ("searching", "interrupted"):
-                    self.record.status = "searching"
+                if not self._final_began():
+                    self._reopen()
                     self._trials()
                     self._choose()
                 self.record.status = "finals" if self.question.target is not None else "complete"
@@ -80,6 +82,20 @@ class Search:
                 self._write()
         return self.record
 
+    def _final_began(self) -> bool:
+        """Whether a run of the final has begun: then the settings that were chosen stay."""
+        folders = [*self.record.running, *(folder for method in self.record.methods for folder in method.finals)]
+        return any(folder.startswith("finals/") for folder in folders)
+
+    def _reopen(self) -> None:
+        """Trials go on, with what a smaller budget left out; a method whose shipped setting fails stays out."""
+        self.record.status = "searching"
+        self._forget(CUT)
+        for method in self.record.methods:
+            method.best, method.edges = None, []
+            if not any(trial.number == 0 and trial.status == "failed" for trial in method.trials):
+                method.out = None
+
     def _write(self) -> None:
         self.record.spent_seconds = time.time() - self.began
         self.record.write(self.folder)
@@ -91,7 +107,7 @@ class Search:
         deadline = self._deadline(share)
         return deadline is not None and time.time() >= deadline
 
-    def _left(self) -> str:
+    def _time_left(self) -> str:
         """What remains of the budget, in words."""
         if self.question.budget is None:
             return ""
@@ -101,6 +117,9 @@ class Search:
     def _note(self, text: str) -> None:
         if text not in self.record.notes:
             self.record.notes.append(text)
+
+    def _forget(self, beginning: str) -> None:
+        self.record.notes = [note for note in self.record.notes if not note.startswith(beginning)]
 
     # --- who enters -----------------------------------------------------------------------------------------------
 
@@ -120,6 +139,8 @@ class Search:
                 record.floor = found["floor"]
             for method in own:
                 method.expected = found[unit] * found["rounds"]
+                method.space = spaces.limited(method.space, found["most"])
+                method.wall_seconds = found["wall_seconds"] * found["rounds"]
         record.excluded += [Excluded(name, None, found["error"]) for name, found in refused.items()]
         entered = [method for method in methods if method.algorithm not in refused]
         if not entered or "metric" not in record.question:
@@ -157,6 +178,7 @@ class Search:
         return str(self.record.question["goal"])
 
     def _trials(self) -> None:
+        self._leave_out_slow()
         level = self.record.trials_each
         while level < (self.question.trials or MOST_TRIALS) and not self._over(SHARE):
             whole = True
@@ -173,16 +195,27 @@ class Search:
                 break
         self._say_what_budget_cut()
 
+    def _leave_out_slow(self) -> None:
+        """A method that the budget does not even take to its first evaluation is not begun."""
+        most = SLICE * SHARE * (math.inf if self.question.budget is None else self.question.budget)
+        for method in self.record.methods:
+            wall = method.wall_seconds or 0.0
+            if not method.trials and method.out is None and wall > most:
+                method.out = (
+                    f"the budget is too small: its first evaluation would take about {wall:.0f} s here, "
+                    f"and a trial has {most:.0f} s"
+                )
+
     def _say_what_budget_cut(self) -> None:
         each, asked = self.record.trials_each, self.question.trials
         begun = max((len(method.trials) for method in self.record.methods), default=0)
         if not each:
             late = [method.name for method in self.record.methods if not method.trials and method.out is None]
-            self._note(f"the budget ended before every method was tried once: {', '.join(late) or 'none'} was not")
+            self._note(f"{CUT} ended before every method was tried once: {', '.join(late) or 'none'} was not")
         elif begun > each:
-            self._note(f"the budget ended within trial {each + 1}: it counts for nobody, every method has {each}")
+            self._note(f"{CUT} ended within trial {each + 1}: it counts for nobody, every method has {each}")
         if asked is not None and each < asked and self._over(SHARE):
-            self._note(f"the budget was too small for {asked} trials: every method had {each}")
+            self._note(f"{CUT} was too small for {asked} trials: every method had {each}")
 
     def _tuned(self, level: int) -> list[Method]:
         """The methods that have a trial at a level, cheapest first."""
@@ -248,10 +281,13 @@ class Search:
         axis = AXES[self.question.cost]
         earlier = [self._path(trial) for trial in method.trials if trial.number < level]
         first = earlier[0][-1][0] if earlier and earlier[0] else None
-        comparable = level > 0 and axis != "cost" and not registry.algorithms()[method.algorithm].one_shot
+        deadline = self._deadline(SHARE)
+        once = registry.algorithms()[method.algorithm].one_shot
+        slow = None if deadline is None or once else time.time() + SLICE * (deadline - time.time())
+        comparable = level > 0 and axis != "cost" and not once
         return halving.Halving(
             str(self.record.question["metric"]), self._goal, axis, first if comparable else None,
-            [path for path in earlier if path], self._deadline(SHARE),
+            [path for path in earlier if path], deadline, slow,
         )  # fmt: skip
 
     def _path(self, trial: Trial) -> halving.Path:
@@ -291,8 +327,10 @@ class Search:
         """Status, metric and costs of a trial, from its run."""
         summary, target = run.summary, self.question.target
         trial.status, trial.reason = summary["status"], summary.get("reason")
-        if trial.status == "budget" and str(trial.reason).startswith(halving.PRUNED):
+        if trial.status == "budget":
             trial.status = halving.PRUNED
+            if str(trial.reason).startswith(tuple(LIMITS.values())):
+                trial.reason = f"it spent more than {MARGIN:g} times the least cost so far: it cannot win any more"
         if trial.status == "failed" or not len(run.curve):
             return
         trial.wall_seconds = max(trial.wall_seconds, summary["wall_seconds"])
@@ -310,13 +348,15 @@ class Search:
         if trial.number == 0 and trial.status == "failed":
             method.out = f"its shipped setting fails: {trial.reason}"
         self._write()
-        self.report(f"[trial {trial.number}] {method.name}: {self._in_words(trial)}{self._left()}")
+        self.report(f"[trial {trial.number}] {method.name}: {self._in_words(trial)}{self._time_left()}")
 
     def _in_words(self, trial: Trial) -> str:
         metric = self.record.question["metric"]
         value = f"{metric} {trial.metric:.4g}" if trial.metric is not None else "no value"
         cost = trial.cost(self.question.cost)
         amount = "" if cost is None else human_bytes(int(cost)) if self.question.cost == "bytes" else f"{cost:.4g}"
+        if trial.status == "failed":
+            return f"failed ({trial.reason})"
         if trial.reached:
             return f"{value}, reached with {amount}"
         return f"{value} after {amount}, {trial.status}" + (f" ({trial.reason})" if trial.reason else "")
@@ -361,7 +401,7 @@ class Search:
             if best is not None:
                 method.edges = list(spaces.edges(method.space, best.values))
             elif method.out is None:
-                method.out = "the budget ended before it was tried" if not method.trials else "no trial has a value"
+                method.out = f"{CUT} ended before it was tried" if not method.trials else "no trial has a value"
         if self.question.target is None:
             return
         finalists = self.finalists()
@@ -387,6 +427,7 @@ class Search:
     # --- the final ------------------------------------------------------------------------------------------------
 
     def _finals(self) -> None:
+        self._forget(NO_FINAL)
         finalists = self.finalists()
         for task, failure in self.workers.carry_out(self._final_tasks(finalists), self.work.train):
             method, (folder, run) = task.about, self._found(task)
@@ -401,7 +442,7 @@ class Search:
                 self._note(f"{folder} failed: {failure}")
             self._write()
             said = run.summary["status"] if run is not None else failure
-            self.report(f"[final] {method.name}, {Path(folder).name}: {said}{self._left()}")
+            self.report(f"[final] {method.name}, {Path(folder).name}: {said}{self._time_left()}")
         missing = [
             f"{method.name} seed {seed}"
             for method in finalists
@@ -409,8 +450,10 @@ class Search:
             if final_folder(method, seed) not in method.finals
         ]
         late = [folder for folder, begun in self.record.running.items() if begun.get("late")]
-        if missing and (late or self._over(1.0)):
-            self._note(f"the budget ended before these finals: {', '.join(missing)}")
+        if not finalists and self._over(SHARE):
+            self.record.status = "out of budget"
+        elif missing and (late or self._over(1.0)):
+            self._note(f"{NO_FINAL}: {', '.join(missing)}")
             self.record.status = "out of budget"
         else:
             self.record.status = "complete"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from vflbench.runner import bounds
 from vflbench.runner.federation import Federation
-from vflbench.types import AlgorithmInfo, RunConfig
+from vflbench.types import AlgorithmInfo, RunConfig, hook
 
 
 def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
@@ -14,8 +15,9 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
 
     Returns
     -------
-    dict : `bytes` and virtual `seconds` of the round, `rounds` until the first evaluation, the task's `metric` and its
-        `goal`, and `floor`: floor and ceiling as in a run's summary, {} with floor=none.
+    dict : `bytes`, virtual `seconds` and `wall_seconds` of the round, `rounds` until the first evaluation, the task's
+        `metric` and its `goal`, and `floor`: floor and ceiling as in a run's summary, {} with floor=none. `most` has
+        the keys of the algorithm that the data limit, with the largest value of each.
 
     Raises
     ------
@@ -24,16 +26,20 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
     federation = Federation(config, info)
     privacy = federation.mechanisms()
     engine = federation.engine(on_round=lambda round, _: True, eval_every=federation.rounds + 1, privacy=privacy)
+    began = time.perf_counter()
     engine.run()
-    metric, floor = federation.task.metric, {}
+    wall = time.perf_counter() - began
+    metric, floor, most = federation.task.metric, {}, hook(federation.module, "most")
     if config.floor != "none":
         floor = federation.bounds()
         floor["ship_it"] = bounds.on_network(floor["ship_it"], config.network)
     return {
         "bytes": engine.bytes_sent,
         "seconds": engine.boundary_clock,
+        "wall_seconds": wall,
         "rounds": 1 if info.one_shot else min(federation.eval_every, federation.rounds),
         "metric": metric.name,
         "goal": metric.goal,
         "floor": floor,
+        "most": most(federation.task, federation.config) if most else {},
     }

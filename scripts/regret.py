@@ -1,0 +1,153 @@
+"""The answers of `vflbench choose` on real data, beside exhaustive comparisons: `python scripts/regret.py [DATA ...]
+[NETWORK ...] [trials=3] [budget=10m]`.
+
+A comparison (`vflbench figures comparison/<data>`) trains every method with three seeds; docs/results/comparison has
+what that gave. `choose` is asked the same: the same division of the same data, and the mean over the comparison's seeds
+of its target. Bytes are those until validation rows are at the target, and those of 1,000 predictions, on both sides.
+Each answer is a row more in docs/results/choosing/regret.csv. Rows that are there are kept; a search that was stopped
+goes on. Words with = are for `choose`. Searches are in outputs/regret, below the current folder.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import statistics
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "results"
+TABLE = RESULTS / "choosing" / "regret.csv"
+NETWORKS = ("us_uk", "lan")
+TWO = ["algorithm.parties=2"]
+DATA: dict[str, list[str]] = {"bank": TWO, "energy": TWO, "movielens": [], "cora": [], "mnist": []}  # how it is divided
+PREDICTIONS, SEEDS = 1000, (0, 1, 2)
+
+
+def target(data: str) -> float:
+    """The mean of the comparison's target over its seeds, to four places."""
+    from vflbench import config
+    from vflbench.cli.choose import measure_one
+    from vflbench.papers import definition, measured
+
+    (rule,) = definition.load(f"comparison/{data}").target.values()
+    found = []
+    for seed in SEEDS if isinstance(rule, str) else ():
+        words = [f"dataset={data}", "dataset.source=real", *DATA[data], "algorithm=send_once", f"seed={seed}"]
+        if rule.startswith(measured.LEAST_SQUARES):
+            with config.session(words) as hydra:
+                run = config.plan(hydra, words).config
+            assert run is not None
+            best = measured.least_squares(json.dumps(asdict(run.dataset), sort_keys=True), seed, None)
+            found.append(best + float(rule.removeprefix(measured.LEAST_SQUARES)))
+        else:
+            levels = measure_one(None, words)["floor"]
+            alone, centralised = (levels[name]["validation"] for name in ("alone", "centralised"))
+            found.append(alone + float(rule.removeprefix(measured.ALONE)) * (centralised - alone))
+    return round(statistics.fmean(found), 4) if found else float(rule)
+
+
+def exhaustive(data: str) -> dict[str, float]:
+    """Method and form -> MB to the target and for the predictions; of methods that reach it with every seed.
+
+    Left out is what `choose` takes for no answer: one party that has all data, parties that send nothing, and workers
+    with rows of data that are divided by columns.
+    """
+    from vflbench import registry
+    from vflbench.types import messages
+
+    found, layouts = {}, registry.datasets()[data].layouts
+    with (RESULTS / "comparison" / f"{data}.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            name, form = row["algorithm.name"], row.get("algorithm.form", "").removeprefix("'-")
+            info = registry.algorithms()[name]
+            if row["reached"] != row["seeds"] or "pooled" in info.assumes or not messages(registry.exposed(name)):
+                continue
+            if info.layouts == ("sharded",) and layouts[0] != "sharded":
+                continue
+            sent = float(row["megabytes_to_target"]) + float(row["predict_megabytes"] or 0) * PREDICTIONS / 1000
+            found[f"{name} {form}".strip()] = sent
+    return found
+
+
+def compared(answer: dict[str, Any], every: dict[str, float]) -> dict[str, Any]:
+    """The columns that set an answer beside what every method took.
+
+    `timed_megabytes` is the least of methods whose course depends on time: what they send depends on the network.
+    """
+    from vflbench import registry
+
+    best = min(every, key=lambda name: every[name])
+    timed = [sent for name, sent in every.items() if registry.algorithms()[name.split()[0]].time_dependent]
+    winner = next((one for one in answer["methods"] if one["place"] == 1 and one["reached"]), None)
+    sent = winner["bytes"] / 1e6 if winner else float("inf")
+    setting = "" if winner is None else " ".join(f"{key}={value}" for key, value in winner["values"].items())
+    return {
+        "trials": answer["tuning"]["trials_each"],
+        "finals": sum(one["basis"] == "finals" and len(one["seeds"]) == one["of"] for one in answer["methods"]),
+        "status": answer["status"],
+        "winner": "-" if winner is None else winner["name"],
+        "setting": setting,
+        "reached": 0 if winner is None else winner["reached"],
+        "seeds": len(answer["question"]["seeds"]),
+        "megabytes": sent,
+        "best": best,
+        "best_megabytes": every[best],
+        "regret": round(sent / every[best] - 1, 6) or 0.0,  # no -0
+        "methods": len(every),
+        "timed_megabytes": min(timed, default=""),
+        "verdict": answer["verdict"]["kind"],
+        "wall_seconds": answer["tuning"]["wall_seconds"],
+        "version": answer["made_by"],
+    }
+
+
+def add(row: dict[str, Any]) -> None:
+    """A row more in the table."""
+    TABLE.parent.mkdir(exist_ok=True)
+    new = not TABLE.exists()
+    with TABLE.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(row), lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow({key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()})
+
+
+def there() -> set[tuple[str, str]]:
+    """Data set and network of the rows that there are."""
+    if not TABLE.exists():
+        return set()
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        return {(row["dataset"], row["network"]) for row in csv.DictReader(file)}
+
+
+def main() -> int:
+    from vflbench import cli
+
+    given = [word for word in sys.argv[1:] if "=" not in word]
+    effort = [word for word in sys.argv[1:] if "=" in word] or ["trials=3"]
+    if unknown := [word for word in given if word not in (*DATA, *NETWORKS)]:
+        print(f"no {', '.join(unknown)}: there are {', '.join((*DATA, *NETWORKS))}", file=sys.stderr)
+        return 1
+    for network in [word for word in given if word in NETWORKS] or NETWORKS:
+        for data in [word for word in given if word in DATA] or DATA:
+            if (data, network) in there():
+                continue
+            folder, wanted = Path("outputs/regret") / f"{data}_{network}", target(data)
+            words = [f"dataset={data}", "dataset.source=real", *DATA[data], f"target={wanted}", f"network={network}"]
+            words += ["cost=bytes", f"predictions={PREDICTIONS}", *effort, "seed=0", f"out={folder}"]
+            if (code := cli.command(["choose", *words, "resume=true"])) not in (0, 2):
+                return code
+            answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+            add({"dataset": data, "network": network, "target": wanted} | compared(answer, exhaustive(data)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    sys.exit(main())
