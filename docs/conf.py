@@ -4,6 +4,7 @@ Sphinx with MyST rather than MkDocs: it reads the numpy-style docstrings, checks
 warnings as errors.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -40,7 +41,24 @@ def plain_comments(app, what, name, obj, options, lines) -> None:
         lines[:] = [line.replace("*", "\\*") for line in lines]
 
 
+def numpy_entries(app, what, name, obj, options, lines) -> None:
+    """Our docstrings have an entry on one line, `name : what it is`; napoleon reads it as a name and its type."""
+    found, section = [], ""
+    for line, following in zip(lines, [*lines[1:], ""][: len(lines)], strict=True):
+        if re.fullmatch("-{3,}", following):
+            section = line
+        entry = re.fullmatch(r"(\S.*?) : (.+)", line)
+        if section in ("Parameters", "Returns", "Raises") and entry:
+            found += [entry[1], f"    {entry[2]}"]
+        elif section == "Returns" and re.fullmatch(r"\w.*", line) and line != section:  # without a type
+            found += [":", f"    {line}"]
+        else:
+            found.append(line)
+    lines[:] = found
+
+
 def setup(app) -> None:
     """Write the pages of the options before Sphinx looks for pages."""
     app.connect("autodoc-process-docstring", plain_comments)
+    app.connect("autodoc-process-docstring", numpy_entries, priority=100)  # before napoleon
     app.connect("builder-inited", lambda app: options.write(Path(app.srcdir) / "reference"))

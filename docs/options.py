@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from pathlib import Path
 
 from vflbench import exposure, registry
@@ -73,7 +74,20 @@ def algorithm(name: str) -> list[str]:
         if tuned
         else []
     )
-    return [*note, f"Paper: {entry.info.paper}. Source: `{file.relative_to(ROOT)}`.", "", "```text", text, "```", ""]
+    return [*note, f"Paper: {entry.info.paper}. Source: `{file.relative_to(ROOT)}`.", "", *markdown(text)]
+
+
+def markdown(text: str) -> list[str]:
+    """A docstring as Markdown: indented blocks are code, and a line before a numbered list is its title."""
+    out: list[str] = []
+    for block in re.split(r"\n\s*\n", text):
+        if all(line.startswith("    ") for line in block.splitlines()):
+            out += ["```text", textwrap.dedent(block), "```", ""]
+            continue
+        pieces = re.split(r"(`[^`]*`)", block)  # code stays as it is
+        pieces[::2] = [re.sub(r"([\\*_\[\]{}$#|~<>])", r"\\\1", piece) for piece in pieces[::2]]
+        out += [re.sub(r"(?m)^(\S.*)\n(?=1\. )", r"**\1**\n\n", "".join(pieces)), ""]
+    return out
 
 
 def page(group: str) -> str:
@@ -94,17 +108,17 @@ def page(group: str) -> str:
 
 def learnt() -> str:
     """The page of who learns what under every algorithm, with its defaults and without a mechanism."""
-    heads = ("observer", "subject", "kind", "form", "how", "phase", "tags", "times", "exact", "proof", "note")
+    heads = ("observer", "subject", "kind", "form", "how, phase: tags, times", "exact", "proof: note")
     out = [
         "# Who learns what, by method",
         "",
-        "With defaults, and without privacy. [What the columns say](../../concepts/exposure.md).",
+        "These are the defaults, without privacy. [Who learns what](../../concepts/exposure.md) explains the columns.",
         "",
     ]
     for name in registry.algorithms():
         keys = vars(registry.option_config("algorithm", name, whole=False)())
         found = exposure.table(name, keys, {})
-        rows = [[_words(entry[head]) for head in heads] for entry in found["entries"]]
+        rows = [[_joined(entry, head) for head in heads] for entry in found["entries"]]
         out += [f"## {name}", "", *([found["note"], ""] if found["note"] else [])]
         out += (
             [f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *rows)]
@@ -113,6 +127,17 @@ def learnt() -> str:
         )
         out.append("")
     return "\n".join(out)
+
+
+def _joined(entry: dict[str, object], head: str) -> str:
+    """The cell of a column that has several values of an entry, with what its head has between them."""
+    parts = re.split(r"([:,] )", head)
+    found = ""
+    for key, before in zip(parts[::2], ["", *parts[1::2]], strict=True):
+        words = _words(entry[key])
+        if words != found:  # what is there from the setup is so in the phase of that name
+            found += (before if found and words else "") + words
+    return found
 
 
 def _words(value: object) -> str:

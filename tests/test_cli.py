@@ -196,6 +196,7 @@ def test_configuration_errors(vfl: Callable[..., int], capsys: pytest.CaptureFix
         (("data", "get", "coraa"), "Did you mean 'cora'?"),
         (("--config-dir", "nowhere", "seed=1"), "no such folder"),
         (("--config-name", "x"), "--config-dir"),
+        (("--config-dir", "list", "list", "dataset=bank"), "'list' is a command, and comes first: vflbench list ..."),
     ],
 )
 def test_misuse_is_explained(
@@ -581,11 +582,13 @@ def test_a_bug_in_one_job_leaves_a_status_and_the_others_go_on(
     ("swept", "key", "expected"),
     [
         (["seed=0,1,2"], "seed", [0, 1, 2]),
-        (["seed=range(0,5)"], "seed", [0, 1, 2, 3, 4]),
-        (["seed=range(1,6,2)", "algorithm.parties=2,3"], "seed", [1, 1, 3, 3, 5, 5]),
+        pytest.param(["seed=range(0,5)"], "seed", [0, 1, 2, 3, 4], marks=pytest.mark.slow),
+        pytest.param(
+            *(["seed=range(1,6,2)", "algorithm.parties=2,3"], "seed", [1, 1, 3, 3, 5, 5]), marks=pytest.mark.slow
+        ),
         (["algorithm.lr=0.1,0.01", "seed=3,4"], "algorithm.lr", [0.1, 0.1, 0.01, 0.01]),
         (["algorithm.fanout=[1,2],[3]"], "algorithm.fanout", [[1, 2], [3]]),
-        (["network=glob(us_*)"], "network.name", ["us_uk", "us_us"]),
+        pytest.param(["network=glob(us_*)"], "network.name", ["us_uk", "us_us"], marks=pytest.mark.slow),
         (["network=glob(*,exclude=[us_*,o*,i*])"], "network.name", ["cost_ratio", "lan"]),
     ],
     ids=lambda value: (

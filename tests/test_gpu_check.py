@@ -69,9 +69,8 @@ def test_without_a_gpu_they_refuse_by_name(command: list[str], told: str) -> Non
     assert (page.read_bytes(), page.stat().st_mtime_ns) == before
 
 
-@pytest.mark.parametrize(
-    "family", [pytest.param(name, marks=[] if name == "joins" else [pytest.mark.slow]) for name in SMALL]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("family", SMALL)
 def test_every_family_is_timed(family: str, benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(benchmark.FAMILIES) == set(SMALL)
     _, _, whole, bare = benchmark.FAMILIES[family]("cpu", **SMALL[family])

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from vflbench.federation.accounting import Payload
     from vflbench.federation.party import PartySpec
     from vflbench.privacy.mechanisms import Facts
-    from vflbench.runner.logs import Told
+    from vflbench.runner.logs import LoggedRun
 
 LAYOUTS = tuple(
     sorted(path.stem for path in (Path(__file__).parent / "data" / "tasks").glob("[!_]*.py") if path.stem != "base")
@@ -248,7 +248,7 @@ class Logger(Option, Protocol):
     """Who is told of a run while it trains."""
 
     @staticmethod
-    def start(config: Any, run: Told) -> Any:
+    def start(config: Any, run: LoggedRun) -> Any:
         """What logs one run, with `log(row)` for each evaluation and `finish(summary)` at the end."""
 
 

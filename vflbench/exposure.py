@@ -1,17 +1,17 @@
-"""Who learns what: an algorithm's EXPOSES as a table, for a configuration; no data are read and no torch is imported.
+"""Who learns what: an algorithm's EXPOSES as a table, for a configuration. It reads no data, and imports no torch.
 
 An entry has these keys:
 
     observer, subject  roles (`server`, `active`, `neighbour`, ...): who learns about whose data
     kind               of types.KINDS
     form               of types.FORMS: how it is seen
-    how                sent (a message carries it) | implied (it follows from messages) | setup (there without any)
-    phase              setup | train | evaluation: what scores held-out rows, in no total and under no epsilon
+    how                sent (in a message) | implied (it follows from messages) | setup (known without any message)
+    phase              setup | train | evaluation: messages that score held-out rows, in no total, under no epsilon
     tags               of the messages
     times              a number, or of types.TIMES
-    exact              whether the very numbers are learnt
-    covered_by         the mechanism whose noise it has; None: no epsilon covers it
-    proof              of what is implied: the attack that shows it, or `argued`
+    exact              whether the exact numbers are learnt
+    covered_by         the mechanism whose noise is added; None: no epsilon covers it
+    proof              for `implied`: the attack that shows it, or `argued`
     note
 """
 
@@ -75,7 +75,7 @@ def exposure(
     sent = [entry for entry in messages(exposes) if registry.chosen(entry, known) and not _inside(entry)]
     view = _View(info, keys, privacy, codec, (model or {}).get("aggregate") == "concat")
     found = [view.assumed(what) for what in info.assumes]
-    found += [view.given(entry) for entry in exposes if isinstance(entry, Given)]
+    found += [view.given(entry) for entry in exposes if isinstance(entry, Given) and registry.chosen(entry, known)]
     found += [view.sent(entry) for entry in sent if entry.times != "per evaluation"]
     implied = [entry for entry in exposes if isinstance(entry, Implied) and registry.chosen(entry, known)]
     found += [view.implied(entry, sent) for entry in implied]
@@ -92,7 +92,7 @@ def _role(role: str) -> str:
 
 
 def _often(entry: Sent | Implied) -> str | int:
-    """How often it comes, whatever the round."""
+    """How often the message is sent, whatever the round."""
     return "once" if entry.times == "round 1" else entry.times
 
 
@@ -102,7 +102,7 @@ def _inside(entry: Sent) -> bool:
 
 
 class _View:
-    """What a configuration makes of entries."""
+    """Makes the entries of a table, for one configuration."""
 
     def __init__(
         self, info: AlgorithmInfo, keys: Mapping[str, Any], privacy: Mapping[str, Any], codec: str, beside: bool
@@ -133,7 +133,7 @@ class _View:
         )  # fmt: skip
 
     def partial(self, server: bool) -> dict[str, Any]:
-        """Shares of a sum that is the prediction, which parties send on towards one of them."""
+        """The entry of shares of a sum that is the prediction; parties pass them on towards one party."""
         note = "its share of every prediction" + (", of a convex problem" if "predictions" in self.info.reports else "")
         return self._entry(
             "server" if server else "neighbour", "client", "predictions", "clear", "sent", "evaluation",
@@ -141,7 +141,7 @@ class _View:
         )  # fmt: skip
 
     def implied(self, entry: Implied, sent: Iterable[Sent]) -> dict[str, Any]:
-        """What follows from the messages `sent`."""
+        """The entry of what follows from the messages `sent`."""
         covered_by = self._mechanism(entry)
         noised = covered_by or any(self._mechanism(one) for one in sent if one.tag in entry.tags)
         observer = self._observer(entry.about, entry.observer)
@@ -151,7 +151,7 @@ class _View:
         )  # fmt: skip
 
     def given(self, entry: Given) -> dict[str, Any]:
-        """What a role has without any message."""
+        """The entry of what a role knows without any message."""
         return self._entry(
             entry.observer, entry.about, entry.kind, "clear", "setup", "setup", (), "once", True, None, [entry.note]
         )
@@ -161,12 +161,12 @@ class _View:
         return self.given(Given(*ASSUMED[what]))
 
     def _observer(self, sender: str, receiver: str) -> str:
-        """The role that reads: along the edges of a graph it is a neighbour."""
+        """The role of the receiver: along the edges of a graph it is a neighbour."""
         along = sender == receiver and self.info.topologies != ("complete",) and "star" not in self.info.topologies[:1]
         return "neighbour" if along else _role(receiver)
 
     def _form(self, entry: Sent, private: bool = True) -> tuple[str, str | None, list[str]]:
-        """How it is seen, the mechanism behind it, and what is to be said of that."""
+        """The form in which it is seen, the mechanism behind it, and notes."""
         form, *when = entry.form
         notes = [entry.note] if entry.note else []
         if when and (self.keys.get(when[0]) != when[1] or (form == "summed" and self.beside)):
@@ -181,7 +181,7 @@ class _View:
         return ("noised" if mechanism else form), mechanism, notes
 
     def _mechanism(self, entry: Sent | Implied) -> str | None:
-        """The configured mechanism, where it noises the entry."""
+        """The configured mechanism, if its noise is in the entry; else None."""
         name = str(self.privacy.get("name", "none"))
         for mechanism, _, key in (one.partition(".") for one in entry.noised):
             given = not key or self.privacy.get(key) is not None
@@ -194,7 +194,7 @@ class _View:
         return name if option and SHOWN.get(entry.kind) in option.info.noises else None
 
     def _only_clips(self, kind: str) -> bool:
-        """Whether the mechanism is to add no noise to a kind: no epsilon covers it."""
+        """Whether the mechanism adds no noise to a kind, so that no epsilon covers it."""
         keys = self.privacy
         if kind == "labels" and "label_noise" in keys:
             return keys["label_noise"] is None and keys.get("epsilon") == math.inf
@@ -215,7 +215,7 @@ class _View:
 
 
 def _merged(entries: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The entries, those that differ only in their tags as one."""
+    """The entries; those that differ only in their tags become one."""
     found: dict[str, dict[str, Any]] = {}
     for entry in entries:
         key = str({name: value for name, value in entry.items() if name != "tags"})

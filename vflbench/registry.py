@@ -24,9 +24,7 @@ from vflbench.types import (
     AlgorithmInfo,
     DatasetInfo,
     Exposed,
-    Implied,
     OptionInfo,
-    Sent,
     VflbenchError,
     closest,
     messages,
@@ -151,7 +149,7 @@ def shown(exposes: Iterable[Exposed], info: AlgorithmInfo, keys: Mapping[str, An
     return tuple(found)
 
 
-def chosen(entry: Sent | Implied, keys: Mapping[str, Any]) -> bool:
+def chosen(entry: Exposed, keys: Mapping[str, Any]) -> bool:
     """Whether `keys` have a value that the entry of EXPOSES asks for; a key that is not there has any."""
     return not entry.when or keys.get(*entry.when[:2]) in entry.when[1:]
 

@@ -384,12 +384,16 @@ class Implied:
 
 @dataclass(frozen=True)
 class Given:
-    """What a role has without any message, an entry of `EXPOSES`; roles and kinds as in `Sent`, `all` is everybody."""
+    """What a role has without any message, an entry of `EXPOSES`; roles, kinds and keys as in `Sent`.
+
+    `all` is everybody.
+    """
 
     observer: str
     about: str
     kind: str
     note: str
+    when: tuple[Any, ...] = ()
 
 
 Exposed = Sent | Implied | Given  # an entry of an `EXPOSES`

@@ -594,7 +594,7 @@ def test_noise_stays_out_of_the_own_part(monkeypatch: pytest.MonkeyPatch) -> Non
         {"layers": 3, "aggregation_layers": [1, 2], "aggregate": "cat", "fanout": 1},
     ],
 )
-@pytest.mark.parametrize("parties", [2, 4])
+@pytest.mark.parametrize("parties", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_rehearsed_releases_are_those_that_happen(
     parties: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

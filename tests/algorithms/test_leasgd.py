@@ -538,6 +538,7 @@ def test_what_cannot_be_is_told() -> None:
     for module, bad in (
         (leasgd, {"rho": -1.0, "ranking_clip": 0.0}),
         (local_sgd, {"weight_decay": -1.0, "default_rounds": 0}),
+        (leasgd_async, {"interval": 0.0}),
     ):
         assert {problem.key for problem in convert(module.Config, bad)[1]} == bad.keys()
     assert keys(easgd, workers=3, beta=1.49) == [] and keys(easgd, workers=3, beta=1.5) == ["algorithm.beta"]

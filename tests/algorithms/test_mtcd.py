@@ -39,6 +39,16 @@ Record = dict[tuple[int, int, int], list[tuple[Any, Any]]]
 # --- hand-worked steps ------------------------------------------------------------------------------------------------
 
 
+def test_features_in_a_read_only_map_are_taken_without_a_word(recwarn: pytest.WarningsRecorder) -> None:
+    task = classes(parties=2)
+    blocks = tuple(block.astype(np.float32) for block in task.features)
+    for block in blocks:
+        block.setflags(write=False)
+    cfg = config(mtcd, task)
+    run(mtcd, replace(task, features=blocks), replace(cfg, model=replace(cfg.model, dtype="float32")))
+    assert not [one for one in recwarn if "writable" in str(one.message)]
+
+
 def test_two_visits_by_hand() -> None:
     """Ridge, alpha = 1, eta = 1/2, x_1 = (1, 0), x_2 = (1, 1), y = (2, 1), u = (0, 0).
 

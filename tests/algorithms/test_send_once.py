@@ -260,6 +260,8 @@ def test_noise_is_added_once_to_the_rows_and_not_to_those_held_out() -> None:
         mechanism = make_mechanism(private, 1, "aligned")
         result = run(task, cfg, privacy={"passive_1": mechanism})
         assert mechanism.releases == 1 and set(mechanism.counts) == {1}
+        left = mechanism.spent()["not_covered"]
+        assert left[0] == "evaluation exchanges" and "means and scales" in left[1] and len(left) == 2
         seen[form] = result.state.received[0], result.state.held_out[0]
     noisy = np.stack(seen["raw"][0], axis=1)
     clipped = mechanism.clip(torch.from_numpy(task.features[1])).numpy()
@@ -300,6 +302,7 @@ def test_noise_is_for_one_release_as_nothing_is_sent_again(tmp_path: Path) -> No
     )
     spent = run.summary["privacy"]
     assert (spent["releases"], spent["noise_multiplier"], spent["mu"]) == ({"planned": 1, "done": 1}, 0.5, 4.0)
+    assert not [one for one in spent["not_covered"] if "batch" in one or "gradients" in one or "bottom model" in one]
     with pytest.raises(ConfigError, match=r"privacy\.calibration=paper: needs an algorithm with batches"):
         vflbench.run([*words, "privacy=gdp_embedding", "privacy.calibration=paper", f"hydra.run.dir={tmp_path}/no"])
 

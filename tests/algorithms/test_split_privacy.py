@@ -18,6 +18,8 @@ from vflbench.privacy import mechanisms
 from vflbench.seeding import batches, derive
 
 METHODS = [vfl, avfl, vfl_ps, avfl_ps, pubsub_vfl]
+# The fast tests have the simplest and the one with channels.
+FEW = [pytest.param(one, marks=[] if one in (vfl, pubsub_vfl) else [pytest.mark.slow]) for one in METHODS]
 NOISED = ("gdp_embedding", "gaussian_gradient", "embedding_and_label")
 EPOCHS = 3
 OPTIONS = {"model": SMALL, "workers": 2, "passive_workers": 2, "outstanding": 2, "compute": constant(1, 1, 1)}
@@ -27,7 +29,7 @@ def spent(result: Run) -> dict[str, dict[str, Any]]:
     return mechanisms.by_organisation(result.engine.order)
 
 
-@pytest.mark.parametrize("module", METHODS, ids=lambda module: module.__name__.split(".")[-1])
+@pytest.mark.parametrize("module", FEW, ids=lambda module: module.__name__.split(".")[-1])
 @pytest.mark.parametrize("name", [*NOISED, "label_rr"])
 def test_without_noise_a_run_is_that_without_privacy(module: ModuleType, name: str) -> None:
     """To the last bit with a long clip, at any batch size; a short one changes it."""
@@ -45,7 +47,7 @@ def test_without_noise_a_run_is_that_without_privacy(module: ModuleType, name: s
         )
 
 
-@pytest.mark.parametrize("module", METHODS, ids=lambda module: module.__name__.split(".")[-1])
+@pytest.mark.parametrize("module", FEW, ids=lambda module: module.__name__.split(".")[-1])
 @pytest.mark.parametrize("name", NOISED)
 def test_every_row_is_released_once_an_epoch_by_its_organisation(module: ModuleType, name: str) -> None:
     """What crosses between organisations is what was counted, and 8 is spent."""

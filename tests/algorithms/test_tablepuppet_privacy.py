@@ -29,6 +29,7 @@ from vflbench.types import ConfigError, VflbenchError
 ADMM, SGD = [rfl_admm_v, rfl_admm, vfl_admm], [rfl_sgd_v, rfl_sgd, vfl_sgd]
 FAST = (rfl_admm, rfl_sgd_v)
 FEW = [pytest.param(one, marks=[] if one in FAST else [pytest.mark.slow]) for one in (*ADMM, *SGD)]
+SGD_FEW = [pytest.param(one, marks=[] if one is vfl_sgd else [pytest.mark.slow]) for one in SGD]
 RESUMED = [*FEW, gd_join]
 NONE = privacy_config()
 
@@ -156,7 +157,7 @@ def test_admm_sends_the_same_messages_with_and_without_privacy(module: ModuleTyp
         assert np.array_equal(privately(module, privacy).engine.ledger.take(), plain)
 
 
-@pytest.mark.parametrize("module", SGD, ids=name_of)
+@pytest.mark.parametrize("module", SGD_FEW, ids=name_of)
 def test_sgd_names_its_random_batches_and_sends_what_their_rows_need(module: ModuleType) -> None:
     plain = privately(module, NONE, rounds=60).sent()
     private = privately(module, privacy_config("dp_sgd", noise_multiplier=1.0), rounds=60).sent()
@@ -353,8 +354,9 @@ def command(folder: Path, *more: str) -> Any:
     return vflbench.run([*SMALL, *more, f"hydra.run.dir={folder}"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
-@pytest.mark.parametrize("algorithm", [pytest.param("rfl_admm", marks=pytest.mark.slow), "rfl_sgd_v"])
+@pytest.mark.parametrize("algorithm", ["rfl_admm", "rfl_sgd_v"])
 def test_a_run_with_privacy_and_attack_says_what_it_is_worth(
     algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

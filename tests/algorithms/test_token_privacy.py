@@ -42,6 +42,11 @@ CASES: list[tuple[ModuleType, AlignedTask, dict[str, Any]]] = [
     (dcpa, sparse(), {"iterations": 3}),
 ]
 NAMES = [f"{m.__name__.rpartition('.')[2]}-{'-'.join(map(str, options.values())) or 'own'}" for m, _, options in CASES]
+FAST = (0, 4, 6, 9, 12)  # one of each algorithm, and of networks and convex problems
+FEW = [
+    pytest.param(*case, id=name, marks=[] if i in FAST else [pytest.mark.slow])
+    for i, (case, name) in enumerate(zip(CASES, NAMES, strict=True))
+]
 KEYS: dict[str, Any] = {"delta": 1e-5}
 
 
@@ -58,7 +63,7 @@ def guards(result: Result) -> dict[str, Any]:
     return {party.name: party.privacy for party in result.engine.order if party.name != SERVER}
 
 
-@pytest.mark.parametrize(("module", "task", "options"), CASES, ids=NAMES)
+@pytest.mark.parametrize(("module", "task", "options"), FEW)
 def test_a_wide_clip_without_noise_is_no_privacy_to_the_last_bit(
     module: ModuleType, task: AlignedTask, options: dict[str, Any]
 ) -> None:
@@ -97,7 +102,7 @@ def transcript(result: Result, cfg: RunConfig) -> dict[str, np.ndarray]:
     return counts
 
 
-@pytest.mark.parametrize(("module", "task", "options"), CASES, ids=NAMES)
+@pytest.mark.parametrize(("module", "task", "options"), FEW)
 def test_the_rows_of_the_transcript_are_those_that_are_counted_and_planned(
     module: ModuleType, task: AlignedTask, options: dict[str, Any]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
@@ -14,7 +15,7 @@ from rich.console import Console
 from scipy import stats
 
 from tests.choosing.made import curves, method, record
-from vflbench.choosing import answer, terminal
+from vflbench.choosing import answer, page, terminal, words
 from vflbench.choosing.command import written
 from vflbench.results.compare import paired
 
@@ -46,6 +47,19 @@ def test_what_counts_decides_who_wins(tmp_path: Path, cost: str, first: str) -> 
     expected += "target=0.9 seed=0"
     assert row["command"] == expected.replace("=vfl", f"={first}")
     assert " times as much (95 %" in found["sure"] and found["tuning"]["bytes"] == 14
+
+
+def test_what_is_said_to_be_typed_is_complete(tmp_path: Path) -> None:
+    """The command that trains, that which asks again, and what makes a stopped search go on."""
+    made = record([method(tmp_path, "vfl", FEW)], config_dir="my options", demand="forms", algorithms=["vfl", "svfl"])
+    made.status = "out of budget"
+    found = answer.answer(tmp_path, made)
+    assert found["methods"][0]["command"].startswith("vflbench --config-dir 'my options' algorithm=vfl ")
+    asked = words.asked(found["question"])
+    assert asked.startswith("vflbench choose --config-dir 'my options' dataset=breast_cancer target=0.9 cost=bytes ")
+    assert asked.endswith("demand=forms seed=0 trials=2 algorithm=vfl,svfl budget=60s")
+    assert asked in html.unescape(page.to_html(found, tmp_path))
+    assert "resume=true and a larger budget" in said(found, tmp_path)[0]
 
 
 def test_the_interval_is_students_over_pairs() -> None:

@@ -25,14 +25,20 @@ def test_a_question_is_read() -> None:
     [
         (["target=1", "trials=1", "dataset=cora,bank"], r"dataset=cora,bank: several values: choose asks one question"),
         (["targt=1", "trials=1"], r"targt=1: unknown.*Did you mean 'target'"),
-        (["target=0.8"], "say how long it may take or how many settings of each method it tries"),
+        (["target=0.8"], "say how long it may take, or how many settings of each method it tries"),
         (["trials=2"], "say what must be reached on validation rows"),
         (["target=a", "trials=0"], "(?s)target=a: must be a number.*trials=0: must be a whole number of at least 1"),
         (["target=1", "budget=10"], "budget=10: must be a time, as in 90s, 30m, 2h or 1d"),
         (["target=1", "trials=1", "cost=byte"], "cost=byte: must be one of bytes, seconds, weighted.*'bytes'"),
         (["target=1", "trials=1", "demand=colums"], "demand=colums: .*Did you mean 'columns'"),
         (["target=1", "trials=1", "algorithm=glasu,glas"], "algorithm=glas: unknown algorithm.*'glasu'"),
-        (["target=1", "trials=1", "algorithm.lr=1"], "algorithm.lr=1: is a method's own: choose searches for it"),
+        (["target=1", "trials=1", "dataset=cora", "dataset=bank"], "dataset=bank: is given twice"),
+        (["target=1", "trials=1", "privacy.epsilon=4,0"], "privacy.epsilon=4,0: several values"),
+        (["target=1", "trials=1", "privacy.epsilon=four"], "privacy.epsilon=four: must be a number above 0"),
+        (["target=1", "trials=1", "privacy.epsilon=-1"], "privacy.epsilon=-1: must be a number above 0"),
+        (["target=1", "trials=1", "privacy.delta=1e-5"], "privacy.delta=1e-5: asks nothing by itself"),
+        (["target=1", "trials=1", "privacy=none", "privacy.epsilon=4"], "privacy.epsilon=4: privacy=none has no noise"),
+        (["target=1", "trials=1", "algorithm.lr=1"], "algorithm.lr=1: belongs to a method: choose searches for it"),
     ],
 )
 def test_what_is_wrong_is_told(words: list[str], said: str) -> None:
@@ -60,6 +66,11 @@ def test_epsilon_asks_every_mechanism_and_a_demand_excludes_by_name() -> None:
     assert reasons["ensemble"].startswith("no mechanism gives it an epsilon: training sends nothing")
     names, reasons = entered("dataset=star_schema", "target=0.8", "demand=columns", "algorithm=gram_once,rfl_sgd_v")
     assert names == {"rfl_sgd_v"} and reasons["gram_once"] == "it shows raw"
+
+
+def test_epochs_leave_out_no_method_that_sends_once() -> None:
+    names, _ = entered("dataset=star_schema", "target=0.6", "epochs=5", "algorithm=gram_once,vfl_sgd")
+    assert names == {"gram_once", "vfl_sgd"}
 
 
 def test_the_data_are_divided_alike() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -90,6 +91,39 @@ def test_a_range_is_widened_once_where_the_best_value_is_at_its_edge() -> None:
     assert method.space["algorithm.lr"]["high"] == 10.0 and method.widened == ["algorithm.lr"]
 
 
+def test_a_larger_budget_goes_on_with_what_a_smaller_one_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Record, "write", lambda *_: None)
+    a = Method("glasu", "none", [], {}, [trial(0, 50.0, 0.81)], out="the budget ended before it was tried")
+    b = Method("ensemble", "none", [], {}, [trial(0, None, 0.7)], out="its shipped setting fails: no")
+    b.trials[0].status = "failed"
+    search = searching(a, b, trials_each=8)
+    search.record.status, search.record.notes = "out of budget", ["the budget was too small for 8 trials", "other"]
+    search.run()
+    assert a.out is None and a.best == 0 and b.out is not None
+    assert (
+        not [note for note in search.record.notes if note.startswith("the budget")] and "other" in search.record.notes
+    )
+
+
+def test_settings_stay_once_their_final_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Record, "write", lambda *_: None)
+    a = Method("glasu", "none", [], {}, [trial(0, 50.0, 0.81), trial(1, 9.0, 0.82)], best=0)
+    a.finals = [f"finals/glasu/seed{seed}" for seed in (1, 2, 3)]
+    search = searching(a, trials_each=1)
+    search.record.status = "complete"
+    search.run()
+    assert (a.best, search.record.trials_each, search.record.status) == (0, 1, "complete")
+
+
+def test_a_budget_that_tries_nothing_is_no_complete_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Record, "write", lambda *_: None)
+    search = searching(Method("glasu", "none", [], {}), trials_each=0)
+    search.question.budget = 1.0
+    search.began -= 2.0
+    assert search.run().status == "out of budget"
+    assert search.record.methods[0].out == "the budget ended before it was tried"
+
+
 def test_no_method_takes_the_time_of_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not begun where its first evaluation would take longer than a trial may, and ended where it does."""
     monkeypatch.setattr(Record, "write", lambda *_: None)
@@ -115,7 +149,7 @@ def test_at_a_rung_the_best_third_goes_on() -> None:
     """Costs of 10, 20, ... 90: rungs at a ninth, a third and all of 90, that is at 10, 30 and 90."""
     paths = [halving.path_of(rows(*values), "accuracy", "max", "bytes") for values in ([0.5] * 9, [0.6] * 9)]
     halt = Halving("accuracy", "max", "bytes", 90.0, paths)
-    assert halt(rows(0.55)) == "pruned: behind other settings of its method at 10 bytes"
+    assert halt(rows(0.55)) == "behind other settings of its method at 10 bytes"
     assert halt(rows(0.65)) is None
     assert halt(rows(0.65, 0.65)) is None
     assert halt(rows(0.65, 0.65, 0.2)) is None  # the best so far counts
@@ -164,6 +198,20 @@ def test_two_searches_find_the_same_and_one_that_was_killed_too(tmp_path: Path) 
 
 
 @pytest.mark.slow
+def test_ctrl_c_ends_processes_that_train_side_by_side(tmp_path: Path) -> None:
+    """A terminal sends it to all of them; the search waits for none for ever, and goes on."""
+    command = [sys.executable, "-m", "vflbench", "choose", *TASK, f"out={tmp_path / 'a'}", "trials=2", "jobs=2"]
+    for runs in (1, 3):
+        process = subprocess.Popen([*command, "resume=true"], stdout=-3, stderr=-3, start_new_session=True)
+        while process.poll() is None and len(list((tmp_path / "a").rglob("summary.json"))) < runs:
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(50) == 130
+    assert choose(tmp_path / "a", "trials=2", "resume=true") == 0
+    assert not [m.out for m in Record.read(tmp_path / "a").methods if m.out]
+
+
+@pytest.mark.slow
 def test_bounds_and_rungs_do_not_change_who_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     choose(tmp_path / "pruned", "trials=4")
     monkeypatch.setattr(Search, "_bound", lambda *_: [])
@@ -189,4 +237,4 @@ def test_tuned_values_are_written_with_how_they_were_found_and_never_over_others
     assert text.startswith("# @package _global_\n") and "# 2 trials, seed 0; test rows were not read." in text
     capsys.readouterr()
     assert cli.command(words) == 1
-    assert "is there already: replace it with overwrite=true" in capsys.readouterr().err and file.read_text() == text
+    assert "already exists: replace it with overwrite=true" in capsys.readouterr().err and file.read_text() == text

@@ -101,6 +101,16 @@ def test_a_value_at_an_edge_widens_its_range_as_far_as_it_may() -> None:
     assert spaces.widened(SPACE["algorithm.local_steps"], "low") is None  # there is no half step
 
 
+def test_no_value_is_larger_than_the_data_allow(hydra: Any) -> None:
+    """Breast cancer has 341 training rows; the batch of VFL goes to 1024, and its default is 256."""
+    space = spaces.limited(spaces.read("vfl"), {"algorithm.batch_size": 341})
+    assert space["algorithm.batch_size"]["high"] == 341 and spaces.value_at(space["algorithm.batch_size"], 1.0) == 341
+    assert spaces.widened(space["algorithm.batch_size"], "high") is None
+    few = spaces.limited(spaces.read("vfl"), {"algorithm.batch_size": 200})
+    assert spaces.defaults(planned(hydra, "vfl"), few)["algorithm.batch_size"] == 200
+    assert "algorithm.batch_size" not in spaces.limited(spaces.read("vfl"), {"algorithm.batch_size": 20})
+
+
 @pytest.mark.parametrize("given", ["{low: 2, high: 1}", "{low: 0, high: 1, log: true}", "[1]", "{low: 1, hgh: 2}", "3"])
 def test_a_range_that_is_none_is_refused_by_name(given: str, tmp_path: Path) -> None:
     (tmp_path / "search").mkdir()

@@ -245,13 +245,11 @@ def test_every_algorithm_repeats_itself_and_goes_on_where_it_was_stopped(case: C
     same(case.whole, stopped_and_resumed(case.run, tmp_path / "stopped", last))
 
 
-SAME_PIECES = [
-    pytest.param(name, marks=pytest.mark.slow)
-    for name in ("leasgd_async", "d_psgd", "easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")
-]
+WORKERS = ("leasgd", "leasgd_async", "d_psgd", "easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")
 
 
-@pytest.mark.parametrize("algorithm", ["leasgd", *SAME_PIECES])
+@pytest.mark.slow  # split learning and tokens stand for them in the fast tests
+@pytest.mark.parametrize("algorithm", WORKERS)
 def test_private_workers_go_on_where_they_were_stopped(algorithm: str, tmp_path: Path) -> None:
     """The same noise and batches, and what was spent before the stop still counts."""
     more = ["privacy=dp_sgd", "privacy.epsilon=null", "privacy.noise_multiplier=1.5"]
@@ -267,7 +265,7 @@ TOKENS = ["privacy=gaussian_embedding", "privacy.noise_multiplier=0.1"]
 NETWORK = [*TABLES, "algorithm.parties=3", "algorithm.lr=0.01", "model=split_mlp"]
 PRIVATE_TOKENS = [
     pytest.param("mtcd", CONVEX, id="mtcd"),
-    pytest.param("stcd", CONVEX, id="stcd"),
+    pytest.param("stcd", CONVEX, marks=pytest.mark.slow, id="stcd"),
     pytest.param("mtcd", [*NETWORK, "algorithm.hops=2"], marks=pytest.mark.slow, id="mtcd-networks"),
     pytest.param("mtcd", [*CONVEX, "codec=int8"], marks=pytest.mark.slow, id="mtcd-codec"),
     pytest.param("svfl", [*CONVEX, "algorithm.lr=0.01"], marks=pytest.mark.slow, id="svfl"),
@@ -292,14 +290,15 @@ def test_private_tokens_go_on_where_they_were_stopped(algorithm: str, data: list
 
 
 GRAPH_PRIVATE = [
-    pytest.param("glasu_exact", ["privacy=gaussian_embedding"], marks=pytest.mark.slow),
+    ("glasu_exact", ["privacy=gaussian_embedding"]),
     ("glasu", ["privacy=edge_rr", "privacy.row_epsilon=8"]),
-    pytest.param("glasu_exact", ["privacy=edge_rr"], marks=pytest.mark.slow),
-    pytest.param("glasu", ["privacy=gaussian_embedding"], marks=pytest.mark.slow),
-    pytest.param("simulated_centralized", ["privacy=gaussian_embedding"], marks=pytest.mark.slow),
+    ("glasu_exact", ["privacy=edge_rr"]),
+    ("glasu", ["privacy=gaussian_embedding"]),
+    ("simulated_centralized", ["privacy=gaussian_embedding"]),
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "more"), GRAPH_PRIVATE)
 def test_private_graphs_go_on_where_they_were_stopped(algorithm: str, more: list[str], tmp_path: Path) -> None:
     """The same noise and the same edges shown; ids are not rehearsed again, and releases go on counting."""
@@ -367,10 +366,9 @@ def compare_times(case: Case, timing: str, tmp_path: Path) -> None:
     assert list(slow.curve[metric]) == list(instant.curve[metric])
 
 
-@pytest.mark.parametrize(
-    "algorithm", ["mtcd", *(pytest.param(name, marks=pytest.mark.slow) for name in ("svfl", "centralized_gd"))]
-)
-@pytest.mark.parametrize("batch_size", ["null", pytest.param("50", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["mtcd", "svfl", "centralized_gd"])
+@pytest.mark.parametrize("batch_size", ["null", "50"])
 def test_networks_of_tokens_go_on_where_they_were_stopped(algorithm: str, batch_size: str, tmp_path: Path) -> None:
     """The same methods with split networks, on tables joined: repeated, and stopped after four rounds."""
     network = [

@@ -18,6 +18,7 @@ KEYS = {
     *("observer", "subject", "kind", "form", "how", "phase", "tags", "times", "exact", "covered_by", "proof", "note"),
 }
 GAUSSIAN = {"name": "gaussian_embedding", "epsilon": 8.0}
+SHARDED = [(name, info) for name, info in registry.algorithms().items() if info.layouts == ("sharded",)]
 
 
 def entries(algorithm: str, mechanism: dict[str, Any] | None = None, **keys: Any) -> list[dict[str, Any]]:
@@ -139,6 +140,13 @@ def test_edges_are_covered_by_no_noise_on_rows() -> None:
     assert forms(noised, "embedding", "edges") == {("noised", "gaussian_embedding")}
 
 
+def test_edges_that_clients_have_from_the_start_are_said() -> None:
+    """R1.4: under algorithm.sampling=undropped neighbours are sampled from all edges."""
+    for sampling in ("own", "undropped"):
+        given = [one for one in entries("glasu", sampling=sampling) if one["how"] == "setup" and one["kind"] == "edges"]
+        assert [one["observer"] for one in given] == ["client"] * (sampling == "undropped")
+
+
 def test_randomised_edges_cover_edges_and_rows_only_where_those_get_noise() -> None:
     for rows, covered in ((None, ("clear", None)), (math.inf, ("clear", None)), (8.0, ("noised", "edge_rr"))):
         keys = {"name": "edge_rr", "epsilon": 8.0, "row_epsilon": rows}
@@ -182,6 +190,13 @@ def test_each_part_of_a_mechanism_covers_its_own(
     covered["labels"] = {(one["form"], one["covered_by"]) for one in of(found, "labels", phase="setup")}
     for tag, noised in (("labels", labels), ("parameters", models), ("prediction", predictions)):
         assert covered[tag] == {("noised", "tablepuppet") if noised else ("clear", None)}, tag
+
+
+@pytest.mark.parametrize("algorithm", [name for name, info in SHARDED if "pooled" not in info.assumes])
+def test_what_workers_know_of_all_rows_before_any_message_is_said(algorithm: str) -> None:
+    """R1.4: sizes of shards, and the means and scales by which the columns of a table were standardised."""
+    given = {(one["subject"], one["kind"]) for one in entries(algorithm) if one["how"] == "setup"}
+    assert {("worker", "sizes"), ("worker", "sums")} <= given
 
 
 def test_losses_are_noised_where_they_are_ranked_so() -> None:

@@ -24,11 +24,13 @@ SMALL = {
     "star_schema": ["dataset.rows=200", "dataset.dimension_rows=40"],
     "digits_graph": [],
     "cora": TWIN,
+    "gisette": ["dataset.samples=60", "floor=none", *TWIN],
+    "criteo": ["dataset.samples=400", "floor=none", *TWIN],
 }
 
 
-# As bank, energy, bank, bank and digits_graph: only representatives train there, for what reads data is their family's.
-ALIKE = {"credit", "blog", "breast_cancer", "synthetic", "cora"}
+# As others of their layout: only representatives train there, for what reads data is their family's.
+ALIKE = {"credit", "blog", "breast_cancer", "synthetic", "cora", "gisette", "criteo"}
 
 
 def stands_for_all(data: str, algorithm: str) -> bool:

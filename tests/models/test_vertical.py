@@ -136,9 +136,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[] if case == "mlp" else [pytest.mark.slow]) for case in CASES]
-)
+@pytest.mark.slow  # the test of models that are put together stands for it
+@pytest.mark.parametrize("case", CASES)
 def test_every_family_trains_the_same_model(case: str, tmp_path: Path) -> None:
     data, more = CASES[case]
     common = (

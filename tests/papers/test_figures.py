@@ -232,6 +232,7 @@ def test_the_runs_of_a_sweep():
     assert len(wanted("small", "seed=1,2")) == 6 and len(wanted("small", small=["seed=1"])) == 3
 
 
+@pytest.mark.slow
 def test_a_smoke_run_of_split_learning_has_rows_for_a_batch():
     """It is left out of the figure where it has not."""
     found = [job.values for job in jobs.wanted(definition.load("comparison/bank_epsilon"), "smoke", [])]

@@ -63,7 +63,7 @@ def test_pictures_are_deterministic_and_drawn_before_the_summary_is_there(make_r
         pytest.param(
             {"source": DataSource("synthetic")}, "SYNTHETIC DATA, nothing of it is real", marks=pytest.mark.slow
         ),
-        ({"source": DataSource("partial")}, "PARTLY SYNTHETIC DATA"),
+        pytest.param({"source": DataSource("partial")}, "PARTLY SYNTHETIC DATA", marks=pytest.mark.slow),
         pytest.param({"status": "diverged"}, "status: diverged", marks=pytest.mark.slow),
         (
             {"source": DataSource("synthetic"), "status": "target_reached"},
@@ -231,6 +231,7 @@ def test_networks_of_one_name_and_other_keys_have_panels_of_their_own(make_run, 
     assert table["panel"].unique().tolist() == panels and set(table["line"]) == {"GLASU"}
 
 
+@pytest.mark.slow
 def test_times_of_real_processes_are_not_said_to_be_a_networks(make_run, tmp_path):
     """engine=ray uses nothing of `network`: one panel for all of its runs, apart from simulated ones."""
     runs = [make_run(name, timing="measured", network={"name": name}) for name in ("us_uk", "us_us")]

@@ -12,7 +12,7 @@ from rich.console import Console
 import vflbench
 from tests.plots.test_report import write_run
 from vflbench import cli
-from vflbench.plots import curves, demands, report
+from vflbench.plots import curves, demands, report, values
 from vflbench.plots.curves import Picture
 from vflbench.plots.demands import Seen
 from vflbench.plots.provenance import provenance
@@ -226,6 +226,7 @@ def test_without_noise_there_is_no_guarantee(tmp_path: Path) -> None:
     report.to_html(found, {})
 
 
+@pytest.mark.slow
 def test_epsilons_of_different_kinds_share_no_axis(tmp_path: Path) -> None:
     """R0.1."""
     kinds = [("an example", "model"), ("an example", "transcript"), ("a row", "transcript")]
@@ -244,6 +245,26 @@ def test_epsilons_of_different_kinds_share_no_axis(tmp_path: Path) -> None:
         ("one · an example, added or removed; covers the transcript", "b"),
         ("one · a row, added or removed; covers the transcript", "b"),
     ]
+
+
+def test_values_against_epsilon_have_a_panel_for_each_kind_of_it(tmp_path: Path) -> None:
+    """R0.1, in the pictures of figures."""
+    table = [
+        {
+            **{"algorithm.name": name, "privacy.epsilon": epsilon, "guarantee": kind, "metric": "auroc"},
+            **{"selected": 0.9, "selected_sd": 0.01, "seeds": 3, "data_source": "real"},
+        }
+        for name, kind in (("vfl", "a row"), ("avfl", "a row"), ("rfl_sgd", "a label"))
+        for epsilon in (1.0, 8.0)
+    ]
+
+    def panels(x: str) -> dict[str, set[str]]:
+        picture = Picture("values", x, y="selected", lines=["algorithm.name"])
+        drawn = values.draw_values(picture, table, [], [], tmp_path / x, "", {})
+        return {str(title): set(lines) for title, lines in drawn.groupby("panel")["line"]}
+
+    assert panels("privacy.epsilon") == {"a row": {"VFL", "AVFL"}, "a label": {"RFL-SGD"}}
+    assert list(panels("metric")) == [""]
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

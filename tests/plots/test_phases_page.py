@@ -139,8 +139,8 @@ def test_flags_of_the_terminal(runs: Path, tmp_path: Path, capsys: pytest.Captur
     assert report_verb.command([*words, "--predictions", "1000", "--without", "align,setup"]) == 0
     assert "to target: training, 1,000 predictions" in table.read_text().replace("\\", "")
     for flags, said in (
-        (["--predictions", "-1"], "no whole number from 0"),
-        (["--without", "training"], "no phase that can be left out; there are align, setup, predict"),
+        (["--predictions", "-1"], "not a whole number of at least 0"),
+        (["--without", "training"], "not a phase to leave out; choose from align, setup, predict"),
     ):
         with pytest.raises(SystemExit):
             report_verb.command([*words, *flags])

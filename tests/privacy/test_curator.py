@@ -214,14 +214,12 @@ def test_what_cannot_be_is_told() -> None:
         joined(privacy_config("dp_sgd", epsilon=1.0, clip_unit="batch"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
         ["algorithm=centralized_gd", "dataset=breast_cancer", "algorithm.lr=0.1", "algorithm.batch_size=64"],
-        pytest.param(
-            ["algorithm=centralized_join", "dataset=star_schema", "dataset.rows=200", "dataset.task=classes"],
-            marks=pytest.mark.slow,
-        ),
+        ["algorithm=centralized_join", "dataset=star_schema", "dataset.rows=200", "dataset.task=classes"],
     ],
     ids=["columns", "join"],
 )

@@ -188,7 +188,9 @@ def test_a_key_of_another_mechanism_is_refused_by_name(plus: str) -> None:
 
 def test_what_lacks_what_every_mechanism_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vflbench.privacy.gaussian.make", lambda config, facts: object())
-    with pytest.raises(VflbenchError, match=r"gaussian\.py: what make gives has no spent, state_dict, load_state_dict"):
+    with pytest.raises(
+        VflbenchError, match=r"gaussian\.py: what make returns has no spent, state_dict, load_state_dict"
+    ):
         make_mechanism(privacy_config("gaussian_embedding", noise_multiplier=1.0))
 
 

@@ -51,6 +51,9 @@ CASES = {
     "gd_join tablepuppet": [*TABLES[:-1], "privacy.split=[0.3,0.7]"],
     "leasgd dp_sgd": [*SHARDS, "algorithm.workers=3"],
     "d_psgd dp_sgd": [*SHARDS, "algorithm.workers=3"],
+    # a worker's steps are those of the rounds in which it is sampled, or of its own clock
+    "fedavg dp_sgd": [*SHARDS[:-1], "algorithm.workers=4", "rounds=6"],
+    "leasgd_async dp_sgd": [*SHARDS[:-1], "algorithm.workers=3", "epochs=4"],
 }
 
 # In the fast tests others of the same mechanism, or of the same family, stand for these.
@@ -59,6 +62,7 @@ STOOD_FOR = {
     *("send_once gaussian_embedding", "send_once gdp_embedding"),
     *("graph_once gaussian_embedding", "pubsub_vfl gdp_embedding", "svfl gaussian_embedding"),
     *("stcd gaussian_embedding", "rfl_sgd_v dp_sgd", "rfl_admm_v tablepuppet", "leasgd dp_sgd"),
+    *("fedavg dp_sgd", "leasgd_async dp_sgd"),
 }
 FEW = {"glasu_exact gaussian_embedding", "send_once rr_bins", "vfl embedding_and_label", "gd_join tablepuppet"}
 EVERY = [pytest.param(case, marks=[pytest.mark.slow] if case in STOOD_FOR else []) for case in CASES]

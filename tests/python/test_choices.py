@@ -40,7 +40,7 @@ def test_choose(data: Any, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         vflbench.choose(["targt=0.7", "trials=x"], data=data)
     assert [problem.key for problem in caught.value.problems][:3] == ["targt", "target", "trials"]
-    with pytest.raises(ConfigError, match="dataset=cora: is said by data=: leave it out"):
+    with pytest.raises(ConfigError, match="dataset=cora: is set by data=: leave it out"):
         vflbench.choose(["target=0.7", "dataset=cora"], data=data)
 
 
@@ -53,5 +53,5 @@ def test_tune(data: Any, tmp_path: Path) -> None:
     first, second = repr(found).splitlines()
     assert first.startswith("Tuned vfl_sgd on tabular_files, best of ") and second == str(found.file)
     assert "<table" in found._repr_html_()
-    with pytest.raises(VflbenchError, match="is there already"):
+    with pytest.raises(VflbenchError, match="already exists"):
         vflbench.tune(words, out=tmp_path / "mine", data=data)

@@ -138,11 +138,25 @@ def test_what_cannot_be_drawn_is_told(several: Path, make_run: Any) -> None:
     with pytest.raises(VflbenchError, match="none of the runs can be drawn:\nRun of glasu"):
         vflbench.plot(several / "lost")
     make_run("other", metric=Metric("rmse", "min"))
-    with pytest.raises(VflbenchError, match=r"\(cora accuracy; cora rmse\): draw each into axes of its own"):
+    with pytest.raises(VflbenchError, match=r"\(cora accuracy; cora rmse\): draw each into its own axes"):
         vflbench.plot(several)
     for wrong in (3, [], [3]):
         with pytest.raises(ConfigError, match="must be a run, a folder with runs, or a list of either"):
             vflbench.plot(wrong)  # type: ignore[arg-type]
+
+
+def test_epsilons_of_different_kinds_share_no_axis(make_run: Any, tmp_path: Path) -> None:
+    """R0.1."""
+    for unit in ("a row", "a label"):
+        told = {"mechanism": "m", "epsilon": 2.0, "unit": unit, "neighbouring": "replace_one", "covers": "transcript"}
+        run = make_run(unit, options={"unit": unit}, privacy=told)
+        run.curve["epsilon"] = [0.5, 1.0, 2.0]
+    runs = vflbench.load(tmp_path)
+    assert isinstance(runs, Runs)
+    assert runs.table.guarantee.tolist() == [f"{one}, replaced; covers the transcript" for one in ("a label", "a row")]
+    with pytest.raises(VflbenchError, match=r"epsilons are about different things \(a label, .*; a row, .*own axes"):
+        vflbench.plot(runs, x="epsilon")
+    assert vflbench.plot(run, x="epsilon").lines and len(vflbench.plot(runs, x="bytes").lines) == 2
 
 
 def test_report(several: Path, tmp_path: Path) -> None:
@@ -160,7 +174,7 @@ def test_report(several: Path, tmp_path: Path) -> None:
     files = {"out": tmp_path / "r.html", "csv": tmp_path / "r.csv"}
     again = vflbench.report([several / "glasu_0", str(several / "standalone_gnn_0")], **files)
     assert len(pd.read_csv(files["csv"])) == len(again.table) == 2 and files["out"].read_text() == again.html()
-    with pytest.raises(VflbenchError, match="already there; name another file, or replace it with overwrite=True"):
+    with pytest.raises(VflbenchError, match="already exists: name another file, or replace it with overwrite=True"):
         vflbench.report(several, **files)
     vflbench.report(several, **files, overwrite=True)
     assert files["out"].read_text() == made.html()

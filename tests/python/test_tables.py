@@ -78,7 +78,8 @@ def test_frames_are_the_samples_of_the_same_files(names: tuple[str, str], how: d
     ):
         np.testing.assert_array_equal(own, other)
     assert ours.source.alignment == theirs.source.alignment
-    assert [{**about, "file": ""} for about in data.about] == [{**about, "file": ""} for about in theirs.source.tables]
+    own = {"file": "", "not_in_all_at": ""}  # row 0 is line 2
+    assert [{**about, **own} for about in data.about] == [{**about, **own} for about in theirs.source.tables]
     assert data.summary[0].startswith(f"{names[0]}: ") and "one 0/1 column for each value" in data.summary[0]
     for name, frame in read.items():
         pd.testing.assert_frame_equal(frame, before[name])
@@ -99,8 +100,8 @@ def test_a_run_on_frames_is_that_on_the_same_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         vflbench.run([*words, "dataset=cora", "dataset.label=age"], data=data)
     assert [str(problem) for problem in caught.value.problems] == [
-        "dataset=cora: is said by data=: leave it out.",
-        "dataset.label=age: is said by data=: leave it out.",
+        "dataset=cora: is set by data=: leave it out.",
+        "dataset.label=age: is set by data=: leave it out.",
     ]
     with pytest.raises(ConfigError, match=r"data=dict: must be what vflbench.tables"):
         vflbench.run(words, data=read)  # type: ignore[arg-type]

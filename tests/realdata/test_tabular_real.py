@@ -78,6 +78,7 @@ def test_bank(root, variant, rows, columns, yes):
     assert all((task.features[i].sum(axis=1) == 1).all() for i in range(columns) if i not in numbers)
 
 
+@pytest.mark.slow
 def test_the_minimum_of_banks_sparse_form(root):
     needs(root, bank.EDITIONS["full"].archive.path)
     task = bank.load(bank.Config(variant="full", problem="sparse_logistic"), "aligned", 16, 0, root)

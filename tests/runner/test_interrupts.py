@@ -125,6 +125,45 @@ def test_what_is_being_written_is_written_and_then_the_signal_counts(number: sig
     assert written == ["all"]
 
 
+@pytest.mark.usefixtures("heeded")
+def test_what_a_process_hands_over_after_its_job_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the lock of the queue may stay taken, and the search or sweep waits for ever."""
+    monkeypatch.setattr(interrupts.multiprocessing, "parent_process", lambda: "a process")
+    monkeypatch.setattr(interrupts, "_watch_parent", lambda: None)
+    with pytest.raises(KeyboardInterrupt), interrupts.job():
+        signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), interrupts.job():
+        pytest.fail("another job begins")
+
+
+@pytest.mark.usefixtures("heeded")
+def test_a_folder_that_this_process_holds_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search holds its own folder; its runs are below."""
+    monkeypatch.setattr(interrupts, "_guarded", contextlib.nullcontext)
+    prepare(tmp_path)
+    began = time.monotonic()
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    with pytest.raises(KeyboardInterrupt), lock.held(tmp_path), interrupts.passed_on(tmp_path, [child.pid]):
+        signal.raise_signal(signal.SIGINT)
+    child.wait()
+    assert time.monotonic() - began < interrupts.PATIENCE / 2
+
+
+@pytest.mark.usefixtures("heeded")
+def test_a_run_that_is_interrupted_while_hydras_files_are_written_can_begin_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(path: Path, text: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("vflbench.results.folder.atomic_write", interrupted)
+        assert cli.command([*RUN, "hydra.run.dir=run"]) == 130
+    assert cli.command([*SMALL, "rounds=2", "floor=none", "hydra.run.dir=run", "plot=none"]) == 0
+
+
 def test_a_sigterm_that_ends_a_users_own_program_still_does() -> None:
     code = (
         "import signal; from vflbench.runner import interrupts\nwith interrupts.once(): "

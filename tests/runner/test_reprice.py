@@ -165,7 +165,7 @@ def test_all_mistakes_are_told_before_any_work(a: Path, capsys: pytest.CaptureFi
     assert "must be greater than 0" in err and "Did you mean 'strict'" in err
     for words, said in (
         (["reprice", "a"], "network=us_us"),
-        (["reprice", "network=us_us"], "no run is named"),
+        (["reprice", "network=us_us"], "name a run"),
         (["reprice", "nowhere", "network=us_us"], "nowhere: there is no such folder"),
         (["reprice", "a", "network=us_us", "overwrite=maybe"], "overwrite is true or false"),
     ):

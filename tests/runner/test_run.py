@@ -353,12 +353,12 @@ def test_an_epsilon_that_no_noise_reaches_leaves_the_run_it_was_to_replace(tmp_p
 @pytest.mark.parametrize(
     "options",
     [
-        ["algorithm=leasgd_async"],
+        ["algorithm=local_sgd"],
         pytest.param(["algorithm=leasgd", "algorithm.ranking=noisy"], marks=pytest.mark.slow),
     ]
     + [
         pytest.param([f"algorithm={name}"], marks=pytest.mark.slow)
-        for name in ("d_psgd", "easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")
+        for name in ("leasgd_async", "d_psgd", "easgd", "allreduce_sgd", "centralized_sgd")
     ],
     ids=lambda options: options[0].partition("=")[2],
 )

@@ -120,7 +120,7 @@ def _row(row: Ranked, place: int | None, question: Mapping[str, Any], folder: Pa
         "place": place,
         "why": one.why,
         "values": dict(best.values) if best else {},
-        "command": command(method, best, runs, target),
+        "command": command(method, best, runs, target, question.get("config_dir")),
         "runs": [_relative(run.folder, folder) for run in runs],
         "basis": "tuning" if one.tuned else "finals",
         "seeds": [run.summary["seed"] for run in runs],
@@ -221,7 +221,7 @@ def _sentence(
         text = f"{lead} {row['label']}: {question['metric']} {question['target']:g} with {took}"
         begin.append(f"{text}, in {row['reached']} of {row['of']} seeds.")
     elif closest is not None:
-        value = f"{question['metric']} {closest['validation']:.4g} where {question['target']:g} was asked"
+        value = f"{question['metric']} {closest['validation']:.4g} where {question['target']:g} was asked for"
         begin.append(f"No method reached the target. {closest['label']} came closest: {value}.")
     elif not verdict["words"]:
         begin.append("No method was compared: there is no answer.")
@@ -235,7 +235,7 @@ def _shipping(rows: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, An
         return ""
     times = rows[0]["bytes"] / shipped["bytes"]
     sent = texts.human_bytes(shipped["bytes"])
-    return f"Sending the data themselves once takes {sent}, {times:.3g} times less; but then others have them."
+    return f"Sending the data themselves once takes {sent}, {times:.3g} times less, but then others have them."
 
 
 def _closest(rows: Sequence[Mapping[str, Any]], goal: str) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Who enters: every method, with every mechanism that gives the epsilon; and why the others do not."""
+"""The methods that enter, with every mechanism that gives the epsilon; and why the others do not."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def enter(question: Question) -> tuple[list[Method], list[Excluded]]:
                 excluded.append(Excluded(name, None, why))
                 continue
             for mechanism in _mechanisms(info, question):
-                own = [f"algorithm={name}", *words, *_private(question, mechanism)]
+                once = info.one_shot and not info.epochs  # no number of epochs changes what it does
+                asked = [word for word in words if not (once and word.startswith("epochs="))]
+                own = [f"algorithm={name}", *asked, *_private(question, mechanism)]
                 try:
                     run = config.plan(hydra, own).config
                 except ConfigError as error:
@@ -85,7 +87,7 @@ def _given(mechanism: str) -> str | None:
 
 
 def _raise_if_general(error: ConfigError) -> None:
-    """What is wrong whatever the method: an unknown data set, and several values where one is asked for."""
+    """Raise an error that has nothing to do with the method: an unknown data set, or several values for one key."""
     for problem in error.problems:
         unknown = "unknown" in problem.allowed and not problem.key.startswith("privacy.")
         if unknown or problem.allowed.startswith("several values"):
@@ -93,7 +95,7 @@ def _raise_if_general(error: ConfigError) -> None:
 
 
 def _no_answer(info: AlgorithmInfo, question: Question) -> str:
-    """Why a method is no answer to any question about these data."""
+    """Why a method cannot answer any question about these data; empty if it can."""
     if "pooled" in info.assumes:
         return "one party has all data: it is a ceiling, not a federation"
     if not messages(registry.exposed(info.name)):

@@ -11,16 +11,17 @@ from vflbench.results.reader import Run
 BARE = re.compile(r"[\w.+/:-]+")  # a text that Hydra reads as it is
 
 
-def command(method: Method, trial: Trial | None, runs: Sequence[Run], target: float) -> str:
+def command(method: Method, trial: Trial | None, runs: Sequence[Run], target: float, config_dir: str | None) -> str:
     """What to type: the method's overrides, the trial's values, the target, and the first seed of its runs.
 
-    It makes the first of its final runs again.
+    It makes the first of its final runs again. `config_dir` is where the user's own options are.
     """
     values = [f"{key}={written(value)}" for key, value in (trial.values if trial else {}).items()]
     more = [f"target={target:.12g}", *([f"seed={runs[0].summary['seed']}"] if runs else [])]
     given = [word.partition("=")[0] for word in values + more]
     words = [word for word in method.words if word.partition("=")[0].lstrip("+") not in given]
-    return shlex.join(["vflbench", *words, *values, *more])
+    own = [] if config_dir is None else ["--config-dir", config_dir]
+    return shlex.join(["vflbench", *own, *words, *values, *more])
 
 
 def written(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What anyone can do without a federation: the answer begins with it."""
+"""What is possible without a federation: the answer begins with it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -39,31 +39,31 @@ def _recorded(floor: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _level(row: Mapping[str, Any]) -> float | None:
-    """What a line reaches on validation rows; older runs have its test value alone."""
+    """The value that a line reaches on validation rows; older runs have only its test value."""
     value: float | None = row["selected"] if row["validation"] is None else row["validation"]
     return value
 
 
 def reaches(value: float | None, target: float, goal: str) -> bool | None:
-    """Whether a value is at the target; None where there is no value."""
+    """Whether a value reaches the target; None if there is no value."""
     return None if value is None else value >= target if goal == "max" else value <= target
 
 
 def verdict(lines: Sequence[Mapping[str, Any]], target: float, goal: str, metric: str, reached: bool) -> dict[str, Any]:
-    """Whether a federation is needed, and whether anybody can reach the target.
+    """Whether a federation is needed, and whether anyone can reach the target.
 
     Returns
     -------
-    `kind` : `not needed`, `nobody can`, `needed` or `unknown`; and `words`, empty where there is nothing to say first.
+    `kind` : `not needed`, `nobody can`, `needed` or `unknown`; and `words`, empty if there is nothing to say.
     """
     by_name = {line["name"]: line for line in lines}
     alone, whole = by_name.get("alone"), by_name.get("centralised")
     if alone and alone["reaches"]:
-        value = f"{metric} {_level_of(alone):.4g}, {target:g} was asked"
+        value = f"{metric} {_level_of(alone):.4g}, and {target:g} was asked for"
         words = f"No federation is needed: the label owner alone reaches the target ({value})."
         return {"kind": "not needed", "words": words}
     if whole and whole["reaches"] is False and not reached:
-        value = f"{metric} {_level_of(whole):.4g}, {target:g} was asked"
+        value = f"{metric} {_level_of(whole):.4g}, and {target:g} was asked for"
         words = f"Nobody can: even all columns in one place do not reach the target ({value})."
         return {"kind": "nobody can", "words": words}
     return {"kind": "needed" if alone else "unknown", "words": ""}

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from vflbench.choosing import pictures, terminal
-from vflbench.choosing.words import scored, spent_words
+from vflbench.choosing.words import asked, scored, spent_words, unfinished
 from vflbench.plots.report import page_template
 from vflbench.results import texts
 
@@ -33,6 +33,8 @@ def to_html(found: Mapping[str, Any], folder: Path) -> str:
         labels={row["name"]: row["label"] for row in found["methods"]},
         fronts=[(name, _picture(svg)) for name, svg in pictures.fronts(found)],
         timeline=drawn and _picture(drawn),
+        asked=asked(found["question"]),
+        so_far=unfinished(found["status"]),
         scored=scored,
         spent=spent_words,
         human_bytes=texts.human_bytes,

@@ -1,11 +1,11 @@
-"""What is asked: the words of `vflbench choose` and `vflbench tune`."""
+"""The question of a search: the words of `vflbench choose` and `vflbench tune`."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +43,10 @@ class Question:
     config_dir: str | None = None
     epsilon: float | None = None
     mechanism: str | None = None  #: that was typed
-    facts: dict[str, Any] = field(default_factory=dict)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What makes two questions the same; budget and number of trials may change when one goes on."""
+        """The parts by which two questions are the same; budget and trials may change when a search is resumed."""
         return {
             **{"words": self.words, "dataset": self.dataset, "target": self.target, "cost": self.cost},
             **{"demand": self.demand, "epsilon": self.epsilon, "seed": self.seed, "algorithms": self.algorithms},
@@ -56,7 +55,8 @@ class Question:
 
     def asked(self) -> dict[str, Any]:
         """As the record has it."""
-        return {**self.identity, "budget_seconds": self.budget, "trials": self.trials}
+        more = {"budget_seconds": self.budget, "trials": self.trials, "config_dir": self.config_dir}
+        return {**self.identity, **more}
 
 
 def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Question:
@@ -78,9 +78,11 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
                 problems.append(Problem(key, value, "is given twice"))
             given[key] = value
         elif equals and (key.split(".")[0] in GROUPS or key in KEYS or key in DIVISION):
+            if any(other.partition("=")[0] == key for other in kept):
+                problems.append(Problem(key, value, "is given twice"))
             kept.append(word)
             if "," in value and value[0] not in "[{'\"":
-                problems.append(Problem(key, value, f"several values: {verb} asks one question, so start it for each"))
+                problems.append(Problem(key, value, f"several values: {verb} asks one question: start it for each"))
         else:
             problems.append(_unknown(key, value, equals, own, verb))
     typed = {word.partition("=")[0]: word.partition("=")[2] for word in kept}
@@ -92,6 +94,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
         )
     question.mechanism = typed.get("privacy")
     question.epsilon = _number(typed.get("privacy.epsilon"))
+    problems += _private(typed, question.epsilon)
     question.target = _target(given, verb, problems)
     question.trials = _count(given, "trials", problems)
     question.jobs = _count(given, "jobs", problems) or 1
@@ -102,7 +105,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     question.out = Path(given["out"]) if given.get("out") else None
     question.resume, question.overwrite = (_flag(given, key, problems) for key in ("resume", "overwrite"))
     if question.budget is None and question.trials is None:
-        allowed = "say how long it may take or how many settings of each method it tries: budget=30m or trials=8"
+        allowed = "say how long it may take, or how many settings of each method it tries: budget=30m or trials=8"
         problems.append(Problem("budget", "(missing)", allowed))
     refuse(problems)
     return question
@@ -113,15 +116,30 @@ def _unknown(key: str, value: str, equals: str, own: list[str], verb: str) -> Pr
     if not equals:
         return Problem(key, "", "needs a value, as in key=value", closest(key, known))
     if key.split(".")[0] in ("algorithm", "model", "codec"):
-        return Problem(key, value, f"is a method's own: {verb} searches for it (conf/search)")
-    return Problem(key, value, f"unknown; `vflbench {verb}` has: {', '.join(known)}", closest(key, known))
+        return Problem(key, value, f"belongs to a method: {verb} searches for it (conf/search)")
+    return Problem(key, value, f"unknown key; `vflbench {verb}` accepts: {', '.join(known)}", closest(key, known))
 
 
 def _number(text: str | None) -> float | None:
     try:
         return None if text is None else float(text)
     except ValueError:
-        return None  # the configuration's own check says what is wrong
+        return None
+
+
+def _private(typed: Mapping[str, str], epsilon: float | None) -> list[Problem]:
+    """What is wrong with words of privacy, as long as no mechanism is typed, whose own check would say it."""
+    mechanism, keys = typed.get("privacy", "none"), [key for key in typed if key.startswith("privacy.")]
+    if mechanism != "none" or not keys:
+        return []
+    if "privacy" in typed:
+        return [Problem(keys[0], typed[keys[0]], "privacy=none has no noise: leave privacy=none out")]
+    if "privacy.epsilon" not in typed:
+        allowed = "asks nothing by itself: give privacy.epsilon=4 too, or a mechanism with privacy="
+        return [Problem(keys[0], typed[keys[0]], allowed)]
+    if epsilon is None or not 0 < epsilon < math.inf:
+        return [Problem("privacy.epsilon", typed["privacy.epsilon"], "must be a number above 0")]
+    return []
 
 
 def _target(given: dict[str, str], verb: str, problems: list[Problem]) -> float | None:

@@ -37,6 +37,8 @@ NEAREST = 3  # methods that come to the final where none reaches the target
 BEFORE_WIDENING = 3  # trials of a method
 AXES = {"bytes": "bytes", "seconds": "virtual_seconds", "weighted": "cost"}
 LIMITS = {"bytes": "max_bytes", "seconds": "max_virtual_seconds"}  # key of a run that bounds a cost
+CUT = "the budget"  # so begin the notes about what it cut, which may follow with a larger one
+NO_FINAL = f"{CUT} ended before these finals"
 QUIET = ("floor=none", "plot=none")
 
 
@@ -66,8 +68,8 @@ class Search:
             with self.workers:
                 if not self.record.methods:
                     self._enter()
-                if self.record.status in ("searching", "interrupted"):
-                    self.record.status = "searching"
+                if not self._final_began():
+                    self._reopen()
                     self._trials()
                     self._choose()
                 self.record.status = "finals" if self.question.target is not None else "complete"
@@ -81,6 +83,20 @@ class Search:
                 self._write()
         return self.record
 
+    def _final_began(self) -> bool:
+        """Whether a run of the final has begun: then the settings that were chosen stay."""
+        folders = [*self.record.running, *(folder for method in self.record.methods for folder in method.finals)]
+        return any(folder.startswith("finals/") for folder in folders)
+
+    def _reopen(self) -> None:
+        """Trials go on, with what a smaller budget left out; a method whose shipped setting fails stays out."""
+        self.record.status = "searching"
+        self._forget(CUT)
+        for method in self.record.methods:
+            method.best, method.edges = None, []
+            if not any(trial.number == 0 and trial.status == "failed" for trial in method.trials):
+                method.out = None
+
     def _write(self) -> None:
         self.record.spent_seconds = time.time() - self.began
         self.record.write(self.folder)
@@ -92,7 +108,7 @@ class Search:
         deadline = self._deadline(share)
         return deadline is not None and time.time() >= deadline
 
-    def _left(self) -> str:
+    def _time_left(self) -> str:
         """What remains of the budget, in words."""
         if self.question.budget is None:
             return ""
@@ -102,6 +118,9 @@ class Search:
     def _note(self, text: str) -> None:
         if text not in self.record.notes:
             self.record.notes.append(text)
+
+    def _forget(self, beginning: str) -> None:
+        self.record.notes = [note for note in self.record.notes if not note.startswith(beginning)]
 
     # --- who enters -----------------------------------------------------------------------------------------------
 
@@ -121,6 +140,7 @@ class Search:
                 record.floor = found["floor"]
             for method in own:
                 method.expected = found[unit] * found["rounds"]
+                method.space = spaces.limited(method.space, found["most"])
                 method.wall_seconds = found["wall_seconds"] * found["rounds"]
         record.excluded += [Excluded(name, None, found["error"]) for name, found in refused.items()]
         entered = [method for method in methods if method.algorithm not in refused]
@@ -192,11 +212,11 @@ class Search:
         begun = max((len(method.trials) for method in self.record.methods), default=0)
         if not each:
             late = [method.name for method in self.record.methods if not method.trials and method.out is None]
-            self._note(f"the budget ended before every method was tried once: {', '.join(late) or 'none'} was not")
+            self._note(f"{CUT} ended before every method was tried once: {', '.join(late) or 'none'} was not")
         elif begun > each:
-            self._note(f"the budget ended within trial {each + 1}: it counts for nobody, every method has {each}")
+            self._note(f"{CUT} ended within trial {each + 1}: it counts for nobody, every method has {each}")
         if asked is not None and each < asked and self._over(SHARE):
-            self._note(f"the budget was too small for {asked} trials: every method had {each}")
+            self._note(f"{CUT} was too small for {asked} trials: every method had {each}")
 
     def _tuned(self, level: int) -> list[Method]:
         """The methods that have a trial at a level, cheapest first."""
@@ -308,8 +328,10 @@ class Search:
         """Status, metric and costs of a trial, from its run."""
         summary, target = run.summary, self.question.target
         trial.status, trial.reason = summary["status"], summary.get("reason")
-        if trial.status == "budget" and str(trial.reason).startswith(halving.PRUNED):
+        if trial.status == "budget":
             trial.status = halving.PRUNED
+            if str(trial.reason).startswith(tuple(LIMITS.values())):
+                trial.reason = f"it spent more than {MARGIN:g} times the least cost so far: it cannot win any more"
         if trial.status == "failed" or not len(run.curve):
             return
         trial.wall_seconds = max(trial.wall_seconds, summary["wall_seconds"])
@@ -327,13 +349,15 @@ class Search:
         if trial.number == 0 and trial.status == "failed":
             method.out = f"its shipped setting fails: {trial.reason}"
         self._write()
-        self.report(f"[trial {trial.number}] {method.name}: {self._in_words(trial)}{self._left()}")
+        self.report(f"[trial {trial.number}] {method.name}: {self._in_words(trial)}{self._time_left()}")
 
     def _in_words(self, trial: Trial) -> str:
         metric = self.record.question["metric"]
         value = f"{metric} {trial.metric:.4g}" if trial.metric is not None else "no value"
         cost = trial.cost(self.question.cost)
         amount = "" if cost is None else human_bytes(int(cost)) if self.question.cost == "bytes" else f"{cost:.4g}"
+        if trial.status == "failed":
+            return f"failed ({trial.reason})"
         if trial.reached:
             return f"{value}, reached with {amount}"
         return f"{value} after {amount}, {trial.status}" + (f" ({trial.reason})" if trial.reason else "")
@@ -378,7 +402,7 @@ class Search:
             if best is not None:
                 method.edges = list(spaces.edges(method.space, best.values))
             elif method.out is None:
-                method.out = "the budget ended before it was tried" if not method.trials else "no trial has a value"
+                method.out = f"{CUT} ended before it was tried" if not method.trials else "no trial has a value"
         if self.question.target is None:
             return
         finalists = self.finalists()
@@ -404,6 +428,7 @@ class Search:
     # --- the final ------------------------------------------------------------------------------------------------
 
     def _finals(self) -> None:
+        self._forget(NO_FINAL)
         finalists = self.finalists()
         for task, failure in self.workers.carry_out(self._final_tasks(finalists), self.work.train):
             method, (folder, run) = task.about, self._found(task)
@@ -418,7 +443,7 @@ class Search:
                 self._note(f"{folder} failed: {failure}")
             self._write()
             said = run.summary["status"] if run is not None else failure
-            self.report(f"[final] {method.name}, {Path(folder).name}: {said}{self._left()}")
+            self.report(f"[final] {method.name}, {Path(folder).name}: {said}{self._time_left()}")
         missing = [
             f"{method.name} seed {seed}"
             for method in finalists
@@ -426,8 +451,10 @@ class Search:
             if final_folder(method, seed) not in method.finals
         ]
         late = [folder for folder, begun in self.record.running.items() if begun.get("late")]
-        if missing and (late or self._over(1.0)):
-            self._note(f"the budget ended before these finals: {', '.join(missing)}")
+        if not finalists and self._over(SHARE):
+            self.record.status = "out of budget"
+        elif missing and (late or self._over(1.0)):
+            self._note(f"{NO_FINAL}: {', '.join(missing)}")
             self.record.status = "out of budget"
         else:
             self.record.status = "complete"

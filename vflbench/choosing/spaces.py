@@ -106,8 +106,24 @@ def default(run: RunConfig, key: str) -> Any:
 
 
 def defaults(run: RunConfig, space: Space) -> dict[str, Any]:
-    """The shipped setting of a space's keys."""
-    return {key: default(run, key) for key in space}
+    """The shipped setting of a space's keys, which is at most what the data allow."""
+    found = {key: default(run, key) for key in space}
+    for key, given in space.items():
+        if isinstance(given, dict) and "most" in given and found[key] is not None:
+            found[key] = min(found[key], given["most"])
+    return found
+
+
+def limited(space: Space, most: Mapping[str, int]) -> Space:
+    """The space without values that the data do not allow: `most` has the largest one of some keys."""
+    found = {}
+    for key, given in space.items():
+        if isinstance(given, dict) and key in most:
+            given = {**given, "most": min(given.get("most", math.inf), most[key])}
+            given["high"] = min(given["high"], given["most"])
+        if not isinstance(given, dict) or given["low"] < given["high"]:
+            found[key] = given
+    return found
 
 
 # --- points -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from vflbench.choosing.words import PAGE, scored, spent_words
+from vflbench.choosing.words import PAGE, scored, spent_words, unfinished
 from vflbench.results.texts import human_bytes, in_line
 
 MOST = 25
@@ -27,10 +27,8 @@ def lines(found: Mapping[str, Any], folder: Path) -> list[tuple[str, str]]:
     said: list[tuple[str, str]] = []
     if found["data"]["alarm"]:
         said.append((found["data"]["alarm"], "bold red"))
-    if found["status"] not in ("complete",):
-        said.append(
-            (f"Not finished ({found['status']}): this is the answer so far; the same command goes on.", "yellow")
-        )
+    if so_far := unfinished(found["status"]):
+        said.append((so_far, "yellow"))
     said.append((found["sentence"], "bold"))
     row = next((row for row in found["methods"] if row["name"] == found["winner"]), None)
     if row is not None:
@@ -71,8 +69,8 @@ def _others(found: Mapping[str, Any]) -> list[str]:
         part = f"{row['reached']} of {row['of']} seeds"
         said.append(f"Next: {row['label']}, {spent_words(row, 'bytes')}, {spent_words(row, 'seconds')}, {part}")
     floor = {line["name"]: line for line in found["floor"]}
-    told = [f"{line['label']} {_line(line)}" for line in floor.values()]
-    return [*said, *([f"To compare: {'; '.join(told)}"] if told else [])]
+    levels = [f"{line['label']} {_line(line)}" for line in floor.values()]
+    return [*said, *([f"To compare: {'; '.join(levels)}"] if levels else [])]
 
 
 def _line(line: Mapping[str, Any]) -> str:
@@ -88,8 +86,8 @@ def changes(found: Mapping[str, Any], most: int = 4) -> list[str]:
     network, by_name = found["map"], {row["name"]: row["label"] for row in found["methods"]}
     left_out = [left["name"] for left in network["left_out"]]
     if network["words"]:
-        told = "; ".join(one["words"] for one in network["words"][:most])
-        said.append(f"On another network the fastest is: {told}")
+        fastest = "; ".join(one["words"] for one in network["words"][:most])
+        said.append(f"On another network the fastest is: {fastest}")
     elif network["cells"] and network["you"] and not left_out:
         said.append("No other latency or bandwidth on the map makes another method the fastest.")
     if left_out:
@@ -97,8 +95,8 @@ def changes(found: Mapping[str, Any], most: int = 4) -> list[str]:
         said.append(f"Known on your network only: {named}; the page says why.")
     easier = [one for one in found["targets"] if one["winner"] not in (None, found["winner"])]
     if easier:
-        told = "; ".join(f"{one['label']} up to {one['to']:.4g}" for one in easier[-most:])
-        said.append(f"At an easier target: {told}")
+        winners = "; ".join(f"{one['label']} up to {one['to']:.4g}" for one in easier[-most:])
+        said.append(f"At an easier target: {winners}")
     others = [one for one in found["kinds"] if one["name"] != found["winner"] and one["reached"]]
     for one in others[: most // 2]:
         part = f"{one['reached']} of {one['of']} seeds"
@@ -109,8 +107,8 @@ def changes(found: Mapping[str, Any], most: int = 4) -> list[str]:
 
 def _by_demand(answers: Sequence[Mapping[str, Any]], winner: str | None, most: int) -> list[str]:
     others = [one for one in answers if one["winner"] != winner and "covers the" not in one["others_may_see"]]
-    told = "; ".join(f"{one['others_may_see']}: {one['label'] or one['why']}" for one in others[:most])
-    return [f"If others may see {told}"] if told else []
+    winners = "; ".join(f"{one['others_may_see']}: {one['label'] or one['why']}" for one in others[:most])
+    return [f"If others may see {winners}"] if winners else []
 
 
 def _shown(path: Path) -> str:

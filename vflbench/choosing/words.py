@@ -1,5 +1,6 @@
 """Words that the answer, its page and the terminal share."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,3 +29,21 @@ def spent_words(row: Mapping[str, Any], key: str) -> str:
 def scored(value: float | None, sd: float | None) -> str:
     """A mean with its deviation."""
     return "–" if value is None else f"{value:.4g}" + ("" if sd is None else f" ± {sd:.2g}")
+
+
+def unfinished(status: str) -> str:
+    """What an answer is worth whose search has not ended, and what makes it go on; empty where it has."""
+    if status == "complete":
+        return ""
+    more = " and a larger budget" if status == "out of budget" else ""
+    return f"Not finished ({status}): this is the answer so far. The same command with resume=true{more} goes on."
+
+
+def asked(question: Mapping[str, Any]) -> str:
+    """The command that asks a question."""
+    own = {key: question.get(key) for key in ("target", "cost", "demand", "seed", "trials")}
+    own["algorithm"] = ",".join(question.get("algorithms") or []) or None
+    own["budget"] = None if question.get("budget_seconds") is None else f"{question['budget_seconds']:g}s"
+    place = [] if question.get("config_dir") is None else ["--config-dir", question["config_dir"]]
+    words = [f"{key}={value}" for key, value in own.items() if value is not None]
+    return shlex.join(["vflbench", "choose", *place, *question["words"], *words])

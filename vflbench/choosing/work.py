@@ -1,9 +1,10 @@
-"""Work one piece after the other, or in processes; each is decided on when there is a place for it."""
+"""Carries out pieces of work, one after the other or in processes; each is chosen when there is a place for it."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -28,7 +29,7 @@ class Task:
 
 
 class Workers:
-    """The processes that work, as long as the block lasts, so that each imports torch once; of one job this one."""
+    """Processes that last as long as the block, so that each imports torch once; with one job, this process works."""
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
@@ -71,10 +72,11 @@ def _result(future: Future[Any]) -> Any:
     try:
         return future.result()
     except BrokenProcessPool as error:
-        reason = "a process that trains has died, perhaps of lack of memory: go on with resume=true, and fewer jobs"
+        reason = "a process that trains has died, perhaps for lack of memory: go on with resume=true and fewer jobs"
         raise VflbenchError(reason) from error
 
 
 def _begin(threads: str) -> None:
-    """The threads of a process that trains; before torch is imported."""
+    """The threads of a process that trains; before torch is imported. Ctrl-C is for its parent, which passes it on."""
     os.environ.setdefault("OMP_NUM_THREADS", threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -8,6 +8,7 @@ import signal
 import sys
 import textwrap
 from collections.abc import Sequence
+from itertools import pairwise
 
 from vflbench.cli.words import complain, for_user, say
 from vflbench.runner import interrupts
@@ -68,6 +69,8 @@ def _dispatch(args: list[str]) -> int:
             + (f" Did you mean {hint!r}?" if hint else "")
             + " See vflbench --help"
         )
+    if late := [word for before, word in pairwise(args) if word in VERBS and before != "--config-dir"]:
+        raise VflbenchError(f"{late[0]!r} is a command, and comes first: vflbench {late[0]} ...")
     gc.disable()  # until a job trains: what is imported stays, and to look at it again and again costs a fifth of it
     try:
         return _command_of("train", args)

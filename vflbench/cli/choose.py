@@ -32,7 +32,7 @@ USAGE = (
 
 
 def command(args: list[str]) -> int:
-    """`vflbench choose words ...`: the method that reaches a target at the least cost."""
+    """`vflbench choose words ...`: print the method that reaches a target at the least cost."""
     parser = ArgumentParser(
         prog="vflbench choose", usage=USAGE, description="Which method reaches the target at the least cost?"
     )
@@ -45,7 +45,7 @@ def command(args: list[str]) -> int:
 
 
 def search(asked: question.Question, root: Path) -> tuple[Path, Record]:
-    """Search, in a new folder below `root` or in the one that was named; the folder, and what was found."""
+    """Search, in a new folder below `root` or in the folder that was named; return it and the record."""
     folder, record = place(asked, root)
     entering: list[Method] = []
     if not record.methods:
@@ -55,7 +55,7 @@ def search(asked: question.Question, root: Path) -> tuple[Path, Record]:
         folder = folders.make_new(folder)
     inventory.claim(folder, "Choose another folder with out=FOLDER")
     work = Work(partial(train_one, asked.config_dir), partial(measure_one, asked.config_dir), complain)
-    complain(f"searching in {shown(folder)}; the same command with resume=true goes on where it was stopped")
+    complain(f"searching in {shown(folder)}; if you stop it, the same command with resume=true goes on")
     with lock.held(folder), interrupts.passed_on(folder), _quiet():
         try:
             Search(asked, folder, record, entering, work).run()
@@ -70,7 +70,7 @@ def search(asked: question.Question, root: Path) -> tuple[Path, Record]:
 
 
 def measure_one(config_dir: str | None, words: list[str]) -> dict[str, Any]:
-    """What a round sends, or `error`: why it cannot run."""
+    """What a round sends, or `error`: the reason why the method cannot run."""
     try:
         with _quiet():
             from vflbench.runner import measure  # torch
@@ -86,7 +86,7 @@ def measure_one(config_dir: str | None, words: list[str]) -> dict[str, Any]:
 
 
 def train_one(config_dir: str | None, words: list[str], folder: str, halt: Halving | None) -> str:
-    """Train one run, in this process; returns why it failed, else an empty text."""
+    """Train one run, in this process; return why it failed, or an empty text."""
     try:
         with _quiet():
             train.run(
@@ -107,7 +107,7 @@ def train_one(config_dir: str | None, words: list[str], folder: str, halt: Halvi
 
 @contextlib.contextmanager
 def _quiet():  # type: ignore[no-untyped-def]
-    """What a run says of itself is in its own folder: a search says one line for each."""
+    """Hide the log of each run, which is in its own folder: a search prints one line for each run."""
     log = logging.getLogger("vflbench")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -118,7 +118,7 @@ def _quiet():  # type: ignore[no-untyped-def]
 
 
 def place(asked: question.Question, root: Path) -> tuple[Path, Record]:
-    """The folder of a question, and what is known there.
+    """The folder of a question, and the record in it.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def place(asked: question.Question, root: Path) -> tuple[Path, Record]:
 
 
 def read(folder: Path) -> Record:
-    """The record in a folder. Raises VflbenchError where it is damaged."""
+    """The record in a folder. Raises VflbenchError if it is damaged."""
     try:
         inventory.check(folder / FILE)
         return Record.read(folder)
@@ -155,12 +155,12 @@ def read(folder: Path) -> Record:
 
 
 def same(record: Record, asked: question.Question) -> bool:
-    """Whether a record is about the question."""
+    """Whether a record belongs to the question."""
     return all(record.question.get(key) == value for key, value in asked.identity.items())
 
 
 def _newest(asked: question.Question, root: Path) -> tuple[Path, Record] | None:
-    """The newest unfinished search of the question."""
+    """The newest unfinished search of the question, with its record; None if there is none."""
     for path in sorted(root.glob(f"*/{FILE}"), key=lambda one: one.stat().st_mtime, reverse=True):
         try:
             record = read(path.parent)

@@ -128,13 +128,16 @@ def clear(folder: Path, overwrite: bool, cfg: DictConfig) -> None:
 def _write_hydra(folder: Path, cfg: DictConfig) -> None:
     """Write config.yaml, hydra.yaml and overrides.yaml, as Hydra itself does before a job that may not start."""
     hydra = HydraConfig.get()
-    (folder / ".hydra").mkdir(mode=0o700, exist_ok=True)
-    for name, part in (
-        ("config", cfg),
-        ("hydra", OmegaConf.create({"hydra": hydra})),
-        ("overrides", hydra.overrides.task),
-    ):
-        files.atomic_write(folder / ".hydra" / f"{name}.yaml", OmegaConf.to_yaml(part))
+    parts = {"config": cfg, "hydra": OmegaConf.create({"hydra": hydra}), "overrides": hydra.overrides.task}
+    place = folder / ".hydra"
+    place.mkdir(mode=0o700, exist_ok=True)
+    try:
+        for name, part in parts.items():
+            files.atomic_write(place / f"{name}.yaml", OmegaConf.to_yaml(part))
+    except BaseException:  # interrupted: without a file in it, it would be taken for the user's
+        with contextlib.suppress(OSError):
+            place.rmdir()
+        raise
 
 
 def _difference(folder: Path, cfg: DictConfig) -> str:

@@ -19,15 +19,15 @@ vflbench: which federated method reaches your accuracy with the least communicat
 Other commands
   vflbench choose dataset=cora target=0.8 budget=20m   the method that reaches a target at the least cost
   vflbench tune algorithm=glasu dataset=cora trials=8  one method's settings, searched on validation data
-  vflbench figures glasu/table3 scale=small  a paper's figure: runs, picture, numbers beside the paper's; or all
+  vflbench figures glasu/table3 scale=small  repeat a paper's figure: runs, picture, numbers beside the paper's
   vflbench list                              algorithms, with the data sets, privacy, models and attacks that fit them
   vflbench list dataset=bank                 what runs on these data, with its defaults
-  vflbench privacy algorithm=glasu           who learns what, without data; of all methods where none is named
-  vflbench reprice RUN network=us_us,lan     finished runs on other networks, in seconds, without training
-  vflbench data status                       which data sets are there, real or as synthetic twins
+  vflbench privacy algorithm=glasu           who learns what, without data; without algorithm=: for all methods
+  vflbench reprice RUN network=us_us,lan     price finished runs on other networks, within seconds, without training
+  vflbench data status                       which data sets are on your disk, real or as synthetic twins
   vflbench data get NAME [NAME ...]          download data sets
   vflbench data profile features=50,450      time split learning on this machine, for compute=measured
-  vflbench report RUN [RUN ...] --out FILE   runs or sweeps side by side, one HTML file with sliders
+  vflbench report RUN [RUN ...] --out FILE   compare runs or sweeps on one HTML page with sliders
   vflbench show RUN                          the same in the terminal
   vflbench plot RUN [RUN ...]                draw the pictures that a sweep or plot=none left out
 """

@@ -26,24 +26,24 @@ def command(args: list[str]) -> int:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or any folder above runs")
     parser.add_argument("--out", default="report.html", metavar="FILE", help="the page (default: report.html)")
     parser.add_argument(
-        "--csv", metavar="FILE", help="its table, with all digits; a text that would be a formula gets an apostrophe"
+        "--csv", metavar="FILE", help="the table, with all digits; a text that would be a formula gets an apostrophe"
     )
-    parser.add_argument("--markdown", metavar="FILE", help="its tables, to paste")
+    parser.add_argument("--markdown", metavar="FILE", help="the tables as Markdown")
     parser.add_argument(
         "--rerun", metavar="NETWORK",
-        help="show the runs on this network: those whose course depends on time are trained there, others re-priced",
+        help="show the runs on this network: methods that depend on time are trained there, others are re-priced",
     )  # fmt: skip
     parser.add_argument(
         "--predictions", type=_count, metavar="N",
-        help="predictions that are charged (default: as many as each run has test rows; 0: none)",
+        help="how many predictions are charged (default: as many as each run has test rows; 0: none)",
     )  # fmt: skip
     parser.add_argument(
         "--without", type=_phases, default=frozenset(), metavar="PHASES",
-        help=f"phases that are not charged beside training, of {','.join(LIFE)}",
+        help=f"phases that are not charged, of {','.join(LIFE)}",
     )  # fmt: skip
     parser.add_argument(
         "--noise", type=_epsilon, default=demands.NOISE, metavar="EPSILON",
-        help=f"the epsilon up to which noise hides what is sent (default: {demands.NOISE:g})",
+        help=f"the largest epsilon with which noise counts as hiding what is sent (default: {demands.NOISE:g})",
     )  # fmt: skip
     parser.add_argument("--overwrite", action="store_true", help="replace these files if they exist")
     flags = parser.parse_args(args)
@@ -63,13 +63,13 @@ def command(args: list[str]) -> int:
         found.notes += failed
     found.noise = flags.noise
     write(found, *files)
-    _tell(found)
+    _print_answers(found)
     say(f"report: {shown(Path(flags.out))}")
     return 1 if failed else 0
 
 
 def admit(files: Iterable[str | Path | None], overwrite: bool, how: str) -> None:
-    """Refuse files in which something would be lost; `how` is what the user types so that they are replaced."""
+    """Refuse files that hold something already; `how` is what the user types to replace them."""
     named = [Path(name) for name in files if name]
     for path in named:
         if inventory.listed_by(path) is not None or (path.parent / "manifest.json").exists():
@@ -77,23 +77,23 @@ def admit(files: Iterable[str | Path | None], overwrite: bool, how: str) -> None
     if len(set(named)) < len(named):
         raise VflbenchError(f"{', '.join(map(str, named))}: each needs a file of its own")
     if not overwrite and (there := [str(path) for path in named if os.path.lexists(path)]):
-        raise VflbenchError(f"{', '.join(there)}: already there; name another file, or replace it with {how}")
+        raise VflbenchError(f"{', '.join(there)}: already exists: name another file, or replace it with {how}")
 
 
 def write(found: Report, html: str | Path | None, csv: str | Path | None, markdown: str | Path | None) -> None:
-    """Write the page, its table and its tables to paste, where a file is named."""
+    """Write the page, its table and its Markdown, for each file that is named."""
     for path, made in ((html, to_html), (csv, page.to_csv), (markdown, page.to_markdown)):
         if path:
             atomic_write(Path(path), made(found), replace=True)
 
 
 def to_html(found: Report) -> str:
-    """The page, with the networks that there are to choose from."""
+    """The text of the page, with the networks to choose from."""
     return page.to_html(found, _networks())
 
 
-def _tell(found: Report) -> None:
-    """Say what is best under each demand, what validation chose, and that data are made up."""
+def _print_answers(found: Report) -> None:
+    """Print the best method for each demand, what validation selected, and a warning if data are made up."""
     for panel in found.panels:
         for line in demands.lines(page.answers(found, panel)):
             say(f"{panel.title}: {line}")
@@ -107,7 +107,7 @@ def _tell(found: Report) -> None:
 
 def _count(word: str) -> int:
     if not word.isdecimal():
-        raise ArgumentTypeError(f"{word!r} is no whole number from 0")
+        raise ArgumentTypeError(f"{word!r} is not a whole number of at least 0")
     return int(word)
 
 
@@ -117,13 +117,13 @@ def _epsilon(word: str) -> float:
             return value
     except ValueError:
         pass
-    raise ArgumentTypeError(f"{word!r} is no number from 0")
+    raise ArgumentTypeError(f"{word!r} is not a number of at least 0")
 
 
 def _phases(word: str) -> frozenset[str]:
     named = frozenset(filter(None, word.split(",")))
     if unknown := sorted(named - set(LIFE)):
-        raise ArgumentTypeError(f"{', '.join(unknown)}: no phase that can be left out; there are {', '.join(LIFE)}")
+        raise ArgumentTypeError(f"{', '.join(unknown)}: not a phase to leave out; choose from {', '.join(LIFE)}")
     return named
 
 

@@ -25,9 +25,9 @@ def command(args: list[str]) -> int:
         "[--out DIR]"
     )
     parser = ArgumentParser(
-        prog="vflbench reprice", usage=usage, description="Finished runs under another network, without training."
+        prog="vflbench reprice", usage=usage, description="Price finished runs for another network, without training."
     )
-    parser.add_argument("words", nargs="*", help="folders of runs or of sweeps, and what to price them by")
+    parser.add_argument("words", nargs="*", help="folders of runs or of sweeps, and the network or accounting")
     parser.add_argument("--out", type=Path, default=RUNS / "reprice", help="where the results go (outputs/reprice)")
     parser.add_argument("--config-dir", help="a folder with networks of your own")
     flags = parser.parse_intermixed_args(args)
@@ -38,7 +38,7 @@ def command(args: list[str]) -> int:
         raise VflbenchError(f"{unknown[0]}: overwrite is true or false")
     overrides = [word for word in overrides if word not in overwrite]
     if not runs:
-        raise VflbenchError(f"no run is named. usage: {usage}")
+        raise VflbenchError(f"name a run. usage: {usage}")
 
     refused: list[str] = []
 
@@ -54,7 +54,7 @@ def command(args: list[str]) -> int:
     done = priced(runs, overrides, flags.out, refused=leave_out, **how)
     if len(done) == 1:
         summary = reader.load(done[0].folder).summary
-        kept = "it was there already, kept" if done[0].kept else f"{done[0].source} under {done[0].profile}"
+        kept = "it existed already, and was kept" if done[0].kept else f"{done[0].source} under {done[0].profile}"
         say("\n".join([result_line(summary), kept, f"run folder: {shown(done[0].folder)}"]))
     elif done:
         rows = [["run", "priced by", "status", "metric", "selected", "final", "sent", "communication", "folder"]]

@@ -16,12 +16,12 @@ FOLDER = RUNS / "rerun"
 
 
 def moved(found: Report, name: str, overwrite: bool) -> tuple[list[Path], list[str]]:
-    """Every run of a report on the network `name`: trained where its course depends on time, else re-priced.
+    """Every run of a report, on the network `name`: trained if the method depends on time, else re-priced.
 
     Returns
     -------
-    folders : of the runs there, each experiment once; one that was there already is its own.
-    notes : why a run has none.
+    folders : the runs on that network, each experiment once; a run that is on it already stays as it is.
+    notes : why a run is left out.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def _composed(run: Run, name: str) -> tuple[dict[str, Any], list[str]]:
         values = config.plain(config.compose(hydra, [*words, f"network={name}"]))
     before = values | {key: run.manifest["config"].get(key) for key in ("network", "accounting")}
     if config_hash(before) != run.manifest["config_hash"] or values["network"] != profiles[0][1]:
-        raise VflbenchError("its overrides make another configuration today: options or environment have changed")
+        raise VflbenchError("its overrides now give another configuration: options or environment have changed")
     return values | {"accounting": run.manifest["config"]["accounting"]}, [*words, f"network={name}"]
 
 

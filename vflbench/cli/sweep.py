@@ -39,7 +39,7 @@ def start(hydra: Session, plan: config.Plan, jobs: list[list[str]], overrides: l
     dated = folders.dated(cfg, "sweep", overrides)
     adaptive = plan.sweeper != BASIC
     if adaptive and not numbered:
-        allowed = "must be ${hydra.job.num} where a sweeper chooses jobs as it goes"
+        allowed = "must be ${hydra.job.num} if the sweeper chooses the jobs"
         raise ConfigError([Problem("hydra.sweep.subdir", unresolved["subdir"], allowed)])
     if not adaptive and ((folder.is_dir() and not dated) or not numbered):
         _admit_jobs(hydra, folder, jobs, own)
@@ -61,7 +61,7 @@ def start(hydra: Session, plan: config.Plan, jobs: list[list[str]], overrides: l
         with launcher, interrupts.passed_on(folder, launcher.processes), config.refusing():
             task = partial(job, command=command, total=len(jobs), swept=plan.swept)
             try:
-                outcomes = hydra.sweep(task, overrides, jobs, launcher.do, partial(_told, cfg.objective))
+                outcomes = hydra.sweep(task, overrides, jobs, launcher.do, partial(_returned, cfg.objective))
             except launchers.DIED as error:
                 if launcher.name == "basic":
                     raise
@@ -77,18 +77,18 @@ def start(hydra: Session, plan: config.Plan, jobs: list[list[str]], overrides: l
     return _conclude(folder, outcomes, died, cfg)
 
 
-def _told(name: Objective | None, outcome: Outcome) -> Outcome | float:
-    """What the sweeper gets of a job: its objective, where there is one."""
+def _returned(name: Objective | None, outcome: Outcome) -> Outcome | float:
+    """What a job returns to the sweeper: its objective, if one is asked for."""
     if name is None:
         return outcome
-    # where a job was refused its folder, the run there is another
+    # if a job was refused its folder, the run there is another one
     run = None if outcome.error else reader.load(outcome.folder)
     outcome.value = objective.value(run, name)
     return outcome.value
 
 
 def _dry_runs(hydra: Session, jobs: list[list[str]], own: list[str]) -> int:
-    """Describe each job that is possible; the exit code is 1 where none is."""
+    """Describe each possible job; the exit code is 1 if there is none."""
     possible = 0
     for number, words in enumerate(jobs, start=1):
         say(f"[{number}/{len(jobs)}] {' '.join(words)}")

@@ -29,11 +29,11 @@ USAGE = (
 
 
 def command(args: list[str]) -> int:
-    """`vflbench tune algorithm=A dataset=D words ...`: a method's settings for a data set, for single runs."""
+    """`vflbench tune algorithm=A dataset=D words ...`: search a method's settings for a data set."""
     parser = ArgumentParser(
         prog="vflbench tune",
         usage=USAGE,
-        description="Search a method's settings: best validation metric, or with target= least cost to it.",
+        description="Search a method's settings: the best validation metric, or with target= the least cost to it.",
     )
     parser.add_argument("words", nargs="*", help="what to tune")
     parser.add_argument("--out", metavar="DIR", help="a folder of options: the values go into DIR/tuned/A/D.yaml")
@@ -56,7 +56,7 @@ def ask(words: Sequence[str], out: str | None, config_dir: str | None) -> tuple[
     Raises
     ------
     ConfigError : the problems of the words.
-    VflbenchError : there is no place for the file, or it is there already.
+    VflbenchError : there is no place for the file, or it already exists.
     """
     asked = question.parse(words, "tune", config_dir)
     problems = []
@@ -68,12 +68,12 @@ def ask(words: Sequence[str], out: str | None, config_dir: str | None) -> tuple[
     assert asked.algorithms is not None
     file = _file(asked.algorithms[0], asked.dataset, out)
     if file.exists() and not asked.overwrite:
-        raise VflbenchError(f"{file} is there already: replace it with overwrite=true, or choose another --out DIR")
+        raise VflbenchError(f"{file} already exists: replace it with overwrite=true, or choose another --out DIR")
     return asked, file
 
 
 def keep(folder: Path, record: Record, file: Path) -> Trial:
-    """Write the best trial's values; that trial. Raises VflbenchError where no trial has a value."""
+    """Write the values of the best trial, and return it. Raises VflbenchError if no trial has a value."""
     method = record.methods[0]
     best = next((trial for trial in method.trials if trial.number == method.best), None)
     if best is None:
@@ -84,7 +84,7 @@ def keep(folder: Path, record: Record, file: Path) -> Trial:
 
 
 def _file(algorithm: str, dataset: str, out: str | None) -> Path:
-    """Where the values go: below --out, else where a checkout has its options.
+    """The file for the values: below --out, else below the options of a checkout.
 
     Raises
     ------
@@ -92,15 +92,15 @@ def _file(algorithm: str, dataset: str, out: str | None) -> Path:
     """
     conf = registry.config_dir()
     if out is None and not os.access(conf, os.W_OK):
-        raise VflbenchError("say where the values go: --out DIR, which later runs name with --config-dir DIR")
+        raise VflbenchError("say where the values go with --out DIR; later runs use them with --config-dir DIR")
     folder = Path(out) if out is not None else conf
     if folder.exists() and not folder.is_dir():
-        raise VflbenchError(f"--out {out}: it is a file")
+        raise VflbenchError(f"--out {out}: is a file, not a folder")
     return folder / "tuned" / algorithm / f"{dataset}.yaml"
 
 
 def _table(record: Record, method: Method) -> Iterator[list[str]]:
-    """The trials, best first as the search ranks them, with the keys that differ."""
+    """The rows of a table of the trials, with the values of the searched keys."""
     keys = list(method.space)
     yield ["", "trial", *(key.removeprefix("algorithm.") for key in keys), *_heads(record)]
     for trial in method.trials:

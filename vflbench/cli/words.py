@@ -22,7 +22,7 @@ def complain(text: str) -> None:
 
 
 def for_user(error: Exception) -> VflbenchError | None:
-    """`error` as a message for the user, also where the system or lack of memory causes it; None for a bug."""
+    """`error` as a message for the user, also if the system or lack of memory caused it; None for a bug."""
     reason = str(error) or type(error).__name__
     if isinstance(error, VflbenchError):
         return error
@@ -39,7 +39,7 @@ def one_line(error: ConfigError) -> str:
 
 
 def last_lines(summary: dict[str, Any], folder: Path) -> str:
-    """The last lines of a run; where data are made up, the very last one says so."""
+    """The last lines of a run; if data are made up, the very last one says so."""
     lines = [result_line(summary)]
     if (folder / "curve.png").exists():
         lines.append(f"curve: {shown(folder / 'curve.png')}")
@@ -50,7 +50,7 @@ def last_lines(summary: dict[str, Any], folder: Path) -> str:
 
 
 def made_up(summary: dict[str, Any]) -> str:
-    """A line in capitals where the data are not real; else empty."""
+    """A line in capitals if the data are not real; else an empty text."""
     if summary["data_source"] == "synthetic":
         if "real" not in registry.datasets()[summary["dataset"]].sources:
             return f"SYNTHETIC DATA: {summary['dataset']} is always made up"
@@ -66,6 +66,6 @@ def made_up(summary: dict[str, Any]) -> str:
 
 
 def shown(path: Path) -> str:
-    """The path, relative to the current folder where it is below it."""
+    """The path, relative to the current folder if it is below that."""
     path = path.absolute()
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

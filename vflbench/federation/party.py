@@ -327,7 +327,7 @@ class Party(ABC):
 
     @abstractmethod
     def evaluating(self) -> Any:
-        """``async with me.evaluating():`` exchanges in it cost no bytes and no time, and are in no ledger."""
+        """``async with me.evaluating():`` messages inside cost no bytes and no time; the last ones are kept."""
 
     @abstractmethod
     def report(self, **values: Unpack[Report]) -> None:

@@ -10,6 +10,7 @@ else `split_mlp`.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -110,7 +111,9 @@ class SplitClient(nn.Module):
         self._fusion = [vertical.module(top, generator).to(device, dtype)]
         # Views stay bytes, a quarter of float32: their networks take any type.
         kept = dtype if data.features.ndim == 2 else None
-        self.x = torch.as_tensor(np.asarray(data.features), dtype=kept, device=device)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # nobody writes to them
+            self.x = torch.as_tensor(np.asarray(data.features), dtype=kept, device=device)
         self.y = targets(data.labels, public.classes, model, device)[0] if data.labels is not None else None
         self.held_out = data.held_out
         self.kept_rows: float | None = None  # whose graph it may keep until a token comes

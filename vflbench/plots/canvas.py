@@ -1,6 +1,7 @@
 """What all pictures share: figures with panels, their titles and legends, and how they are saved."""
 
 import io
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
@@ -20,8 +21,8 @@ from vflbench.results.texts import printable
 
 
 def entitle(axes: Axes, title: str, alarm: str, loc: Literal["left", "center"] = "left") -> None:
-    """Set a panel's title, with the warning `alarm` below it."""
-    axes.set_title(title, loc=loc, fontsize=11, pad=22 if alarm else 8)
+    """Set a panel's title, in lines that fit above it, with the warning `alarm` below it."""
+    axes.set_title(textwrap.fill(title, 60), loc=loc, fontsize=11, pad=22 if alarm else 8)
     if alarm:
         axes.text(0, 1.02, alarm, transform=axes.transAxes, color=style.ALARM, weight="bold", va="bottom")
 

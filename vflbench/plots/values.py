@@ -27,11 +27,13 @@ def draw_values(
 ) -> pd.DataFrame:
     """Write one picture, `stem`.png, .svg and .csv.
 
-    Markers are means over seeds with a bar of one standard deviation; hollow ones are the paper's.
+    Markers are means over seeds with a bar of one standard deviation; hollow ones are the paper's. Against epsilon,
+    each kind of it gets a panel of its own.
 
     Parameters
     ----------
-    table : a row per setting, with the columns x, `panels`, `lines`, y, `<y>_sd`, seeds, data_source.
+    table : a row per setting, with the columns x, `panels`, `lines`, y, `<y>_sd`, seeds, data_source; against epsilon
+        guarantee, too.
     numbers : the paper's: keys of the table, mean, sd.
     levels : rows that have no x: horizontal lines with a band of one standard deviation.
     label : what y is; empty: the test metric of the panel's rows.
@@ -44,7 +46,8 @@ def draw_values(
     grouped: dict[str, list[Mapping[str, Any]]] = {}
     for row in table:
         if not math.isnan(row[y]):
-            grouped.setdefault(line_label(row, panels, names), []).append(row)
+            kind = row["guarantee"] if x == "privacy.epsilon" else None
+            grouped.setdefault(" · ".join(filter(None, [line_label(row, panels, names), kind])), []).append(row)
     looks = _looks(table, lines, names)
     drawn: list[dict[str, Any]] = []
     with mpl.rc_context(style.RC):  # type: ignore[arg-type]

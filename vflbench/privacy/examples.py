@@ -281,13 +281,13 @@ def calibrated(
     key: str = "privacy.epsilon",
     beside: accountant.History = (),
 ) -> float:
-    """As `accountant.calibrate_steps`; 0 for an infinite target.
+    """As `accountant.calibrate_steps`; 0 for an infinite target, and where there are no steps.
 
     Raises
     ------
     ConfigError : no noise reaches the target; the problem is that of `key`.
     """
-    if math.isinf(target):
+    if math.isinf(target) or not steps:
         return 0.0
     try:
         return accountant.calibrate_steps(target, delta, sample_rate, steps, accountant_name, beside)

@@ -109,18 +109,19 @@ class GdpEmbedding(GaussianEmbedding):
             noise = paper_noise(mu, min(batch_size, samples), publications * math.ceil(samples / batch_size), samples)
         super().__init__(config.clip, noise, delta, "replace_one", publications)
         self.target, self.calibration = keys.target(config), config.calibration
+        self.not_covered = (
+            *self.uncovered,
+            "evaluation exchanges",
+            "which rows are in a batch, and how often a batch is tried again",
+            "what a record changes in other rows' embeddings, through the bottom model that is trained on it",
+        )
 
     def spent(self) -> dict[str, Any]:
         """What the most published row has spent so far.
 
         `mu` and `epsilon` are those of what was published; `target` is the configured one.
         """
-        not_covered = [
-            *self.uncovered,
-            "evaluation exchanges",
-            "which rows are in a batch, and how often a batch is tried again",
-            "what a record changes in other rows' embeddings, through the bottom model that is trained on it",
-        ]
+        not_covered = [*self.not_covered]
         if self.noise_multiplier == 0:
             not_covered.insert(0, "the embeddings: they are clipped and get no noise")
         return super().spent() | {

@@ -137,7 +137,7 @@ def check_budget(config: Budget, rdp: bool = False) -> list[Problem]:
     first, *more = _given(config) or ["epsilon"]
     if more:
         names = ", ".join(f"privacy.{key}" for key in (first, *more))
-        allowed = f"one key says how much noise there is, and these are {1 + len(more)}: {names}"
+        allowed = f"only one key may say how much noise there is, and {1 + len(more)} do: {names}"
         problems.append(Problem(f"privacy.{first}", getattr(config, first), allowed))
     elif rdp and epsilon is not None and delta is not None and not problems:
         least = accountant.least_epsilon(delta)
@@ -195,11 +195,11 @@ def reported(
     Parameters
     ----------
     target : as `target` gives it.
-    not_covered : what epsilon says nothing of, a phrase each.
+    not_covered : what epsilon does not cover, a phrase each.
     accountant : rdp | prv | gdp; exact: mu-GDP of a known number of Gaussian releases; pure: delta is 0.
     releases : of a unit, `planned` (None: not known) and `done`.
     clipped_share : of rows that were longer than `clip`; it is not private, and no result has it.
-    more : what only this mechanism says.
+    more : what only this mechanism reports.
     """
     spent: dict[str, Any] = {"epsilon": epsilon, "mu": mu}
     share = None
@@ -233,7 +233,7 @@ def added(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
     Parameters
     ----------
-    several : what each says (`reported`), with `counts`: its releases of each row, or None.
+    several : what each party reports (`reported`), with `counts`: its releases of each row, or None.
     """
     most = max(several, key=lambda one: float(one["epsilon"]))
     counted = [one for one in several if one["counts"] is not None and one["counts"].any()]
@@ -246,11 +246,11 @@ def added(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
         clipped += one["clipped_share"] * one["counts"].sum()
     done = int(counts.max())
     mu = accountant.composed_mu(SENSITIVITY[most["neighbouring"]], most["noise_multiplier"], done)
-    said = {key: value for key, value in most.items() if key not in ("target", "spent_of_target")} | {
+    values = {key: value for key, value in most.items() if key not in ("target", "spent_of_target")} | {
         "epsilon": accountant.epsilon(mu, most["delta"]),
         "mu": mu,
         "releases": {**most["releases"], "done": done},
         "clipped_share": clipped / counts.sum(),
         "counts": counts,
     }
-    return reported(most["target"], **said)
+    return reported(most["target"], **values)

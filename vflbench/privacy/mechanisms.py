@@ -60,7 +60,7 @@ def make(config: Any, facts: Facts, server: bool = False) -> Any:
         return None
     if lacking := [name for name in NEEDED if not callable(getattr(made, name, None))]:
         raise VflbenchError(
-            f"{module.__file__}: what make gives has no {', '.join(lacking)}: it must have {', '.join(NEEDED)}"
+            f"{module.__file__}: what make returns has no {', '.join(lacking)}: it must have {', '.join(NEEDED)}"
         )
     return made
 
@@ -68,8 +68,8 @@ def make(config: Any, facts: Facts, server: bool = False) -> Any:
 def together(spent: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
     """The summary of all parties' `spent()`, given by name; None where there are none.
 
-    It has what the party that spent most says, and each party's epsilon. It leaves out what is not private: see
-    `clipped`. Of labels and rows together, `not_covered` has what both say.
+    It has the report of the party that spent most, and each party's epsilon. It leaves out what is not private: see
+    `clipped`. If labels and rows are protected together, `not_covered` has what both list.
     """
     if not spent:
         return None
@@ -102,7 +102,7 @@ def by_organisation(parties: Iterable[Any]) -> dict[str, dict[str, Any]]:
 
 
 def clipped(spent: Mapping[str, Mapping[str, Any]]) -> str:
-    """Who clipped what share of its rows, in words; empty where nobody counts it.
+    """Which party clipped what share of its rows, in words; empty if no party counts it.
 
     The shares are computed without noise. So they are shown where the run is, and no result has them.
     """
@@ -111,7 +111,7 @@ def clipped(spent: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def noise_in_words(made: Iterable[Any]) -> list[str]:
-    """How loud the noise is that parties' mechanisms add, a line each; none where nothing was released."""
+    """How loud the noise of the parties' mechanisms is, in lines; none if nothing was released."""
     made, lines = list(made), []
     if edges := [share for one in made if (share := getattr(one, "false_edges", None)) is not None]:
         lines.append(f"edges: up to {max(edges):.3g} false ones are shown for each true one (not private)")
@@ -121,6 +121,6 @@ def noise_in_words(made: Iterable[Any]) -> list[str]:
     lines += [f"noise to signal: each release of a row gets noise {max(ratios):.3g} times as long as the longest row"]
     if max(ratios) > LOUD:
         lines.append(
-            f"warning: above {LOUD:g} little can be learnt. Fewer releases, or a larger epsilon, need less noise"
+            f"warning: above {LOUD:g} little can be learnt. Fewer releases or a larger epsilon need less noise"
         )
     return lines

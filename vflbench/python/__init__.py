@@ -1,1 +1,1 @@
-"""What is called from Python: `vflbench.run`, `load`, `tables`, `report`, `reprice`, `plot`."""
+"""The functions of `import vflbench`: `run`, `load`, `tables`, `choose`, `tune`, `plot`, `report`, `reprice`."""

@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """What choosing found, in `folder`: its runs, ``answer.json`` and the page ``answer.html``."""
+    """The answer of `choose`; its folder has the runs, ``answer.json`` and the page ``answer.html``."""
 
     folder: Path
     answer: Mapping[str, Any]  #: the content of ``answer.json``
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """A row for each method that was tried, the best one first."""
+        """A row for each method that was compared, the best one first."""
         import pandas as pd
 
         return pd.DataFrame(self.answer["methods"])
 
     @property
     def command(self) -> str | None:
-        """What trains the winner, or else what came closest; None where nothing ran."""
+        """The command that trains the winner, or else the method that came closest; None if nothing ran."""
         names = {row["name"]: row["command"] for row in self.answer["methods"]}
         closest: Mapping[str, Any] = self.answer["closest"] or {}
         found: str | None = names.get(self.answer["winner"]) or closest.get("command")
@@ -49,7 +49,7 @@ class Answer:
         return Runs(tuple(reader.load(self.folder / folder) for folder in folders))
 
     def html(self) -> str:
-        """The page."""
+        """The text of the page."""
         path = self.folder / str(self.answer["page"])
         try:
             return path.read_text(encoding="utf-8")
@@ -57,22 +57,22 @@ class Answer:
             raise VflbenchError(f"{path}: {error.strerror}") from None
 
     def __repr__(self) -> str:
-        """The answer in a sentence; its folder in another line."""
+        """The answer in a sentence, and the folder on a second line."""
         return f"{self.answer['sentence']}\n{self.folder}"
 
     def _repr_html_(self) -> str:
         """The answer, the command and the methods, for a notebook."""
         shown = ["name", "place", "reached", "of", "validation", "test", "bytes", "seconds", "epsilon", "others_see"]
-        told = [self.answer["data"]["alarm"], self.answer["sentence"], self.command, self.answer["sure"]]
-        lines = [f"<p>{html.escape(str(line))}</p>" for line in told if line]
+        texts = [self.answer["data"]["alarm"], self.answer["sentence"], self.command, self.answer["sure"]]
+        lines = [f"<p>{html.escape(str(line))}</p>" for line in texts if line]
         return "".join([*lines, self.table.reindex(columns=shown).to_html(index=False)])
 
 
 def choose(overrides: Sequence[str], config_dir: str | Path | None = None, data: Tables | None = None) -> Answer:
-    """Ask which method reaches a target at the least cost, as ``vflbench choose WORDS...`` does.
+    """Find the method that reaches a target at the least cost, as ``vflbench choose WORDS...`` does.
 
-    Progress is told on the standard error. A search that was interrupted goes on with ``"resume=true"``. In a program
-    with ``"jobs=2"`` the call belongs below ``if __name__ == "__main__":``, since each process reads the program.
+    Progress is printed on stderr. Add ``"resume=true"`` to go on with a search that was interrupted. In a program with
+    ``"jobs=2"``, put the call below ``if __name__ == "__main__":``, because each process imports the program.
 
     Parameters
     ----------
@@ -82,13 +82,13 @@ def choose(overrides: Sequence[str], config_dir: str | Path | None = None, data:
 
     Returns
     -------
-    Answer : ``.answer`` is a dict, ``.table`` a DataFrame, ``.folder`` a Path. ``answer["reached"]`` is False where
+    Answer : ``.answer`` is a dict, ``.table`` a DataFrame, ``.folder`` a Path. ``.answer["reached"]`` is False if
         nothing reaches the target.
 
     Raises
     ------
-    ConfigError : listing the problems of the question.
-    VflbenchError : for data that are missing or malformed, or a folder that has another question.
+    ConfigError : the question has problems; the error lists all of them.
+    VflbenchError : data are missing or malformed, or the folder holds another question.
     """
     from vflbench.choosing import answer, question
     from vflbench.cli import choose as command
@@ -103,10 +103,10 @@ def choose(overrides: Sequence[str], config_dir: str | Path | None = None, data:
 
 @dataclass(frozen=True, repr=False)
 class Tuned:
-    """What tuning a method found: its trials in `folder`, and the best values in `file`."""
+    """The result of `tune`: `folder` has the trials, and `file` the best values."""
 
     folder: Path
-    file: Path  #: an option file, which single runs take from then on
+    file: Path  #: an option file, which later runs use
     answer: Mapping[str, Any]  #: the content of ``record.json``
 
     @property
@@ -117,7 +117,7 @@ class Tuned:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """A row for each trial, with its values, what came out, and whether it is the best."""
+        """A row for each trial, with its values, its result, and whether it is the best."""
         import pandas as pd
 
         (method,) = self.answer["methods"]
@@ -125,11 +125,11 @@ class Tuned:
         return pd.DataFrame(trials).assign(best=lambda table: table.number == method["best"])
 
     def __repr__(self) -> str:
-        """What was tuned, and the best values, in a line; the file in another."""
+        """What was tuned and the best values, and the file on a second line."""
         (method,) = self.answer["methods"]
         values = ", ".join(f"{key}={value}" for key, value in self.values.items()) or "as shipped"
-        told = f"{method['algorithm']} on {self.answer['question']['dataset']}, best of {len(method['trials'])} trials"
-        return f"Tuned {told}: {values}\n{self.file}"
+        tuned = f"{method['algorithm']} on {self.answer['question']['dataset']}, best of {len(method['trials'])} trials"
+        return f"Tuned {tuned}: {values}\n{self.file}"
 
     def _repr_html_(self) -> str:
         """The trials, for a notebook."""
@@ -147,7 +147,7 @@ def tune(
     Parameters
     ----------
     overrides : what to tune, e.g. ``["algorithm=glasu", "dataset=citeseer", "trials=16"]``.
-    out : a folder of options, which gets ``tuned/ALGORITHM/DATASET.yaml``; None: where a checkout has its options.
+    out : a folder of options, for ``tuned/ALGORITHM/DATASET.yaml``; None: the options of your checkout.
     config_dir : a folder with options of your own.
     data : DataFrames in place of ``dataset=``, as `tables` returns them.
 
@@ -157,8 +157,8 @@ def tune(
 
     Raises
     ------
-    ConfigError : listing the problems of the words.
-    VflbenchError : the file is there already, no trial has a value, or data are missing or malformed.
+    ConfigError : the words have problems; the error lists all of them.
+    VflbenchError : the file already exists, no trial has a value, or data are missing or malformed.
     """
     from vflbench.cli import choose as search
     from vflbench.cli import tune as command

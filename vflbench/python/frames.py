@@ -1,4 +1,4 @@
-"""DataFrames as columns of Parquet files, with every problem of theirs told at once."""
+"""DataFrames as columns of Parquet files; all their problems are reported together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = "numbers, texts, dates, or true and false"
 
 
 def of_tables(tables: Any) -> list[Problem]:
-    """What is wrong with the tables as such: each has to be a DataFrame with a name, rows, and columns with names."""
+    """Problems of the tables as such: each must be a DataFrame with a name, rows, and named columns."""
     import pandas as pd
 
     form = 'must be a dict of DataFrames with a name each: {"hospital": df_a, "laboratory": df_b}'
@@ -50,14 +50,14 @@ def _of_columns(name: str, frame: pd.DataFrame) -> list[Problem]:
             allowed = "names of columns must be texts: df.columns = df.columns.map('_'.join)"
         return [Problem(key, f"columns {_listed(map(repr, others))}", allowed)]
     if len(twice := frame.columns[frame.columns.duplicated()].unique()):
-        return [Problem(key, f"columns {_listed(twice)}", "are there twice: give each a name of its own")]
+        return [Problem(key, f"columns {_listed(twice)}", "occur twice: give each its own name")]
     return []
 
 
 def of_roles(
     frames: Mapping[str, pd.DataFrame], label: Any, id: Any, leave_out: Sequence[str], by_order: bool
 ) -> tuple[list[Problem], str | None]:
-    """What is wrong with the columns that have a role, and the table that has the label.
+    """Problems of the columns that have a role, and the name of the table that has the label.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def of_roles(
 
 
 def _of_ids(frames: Mapping[str, pd.DataFrame], id: Any, leave_out: Sequence[str]) -> list[Problem]:
-    """What is wrong with the column of the IDs; that it lacks where it is needed is told with the keys."""
+    """Problems of the column of the IDs. If it is missing where it is needed, the keys are checked for that."""
     if id is None:
         return []
     if not isinstance(id, str):
@@ -98,7 +98,7 @@ def _of_ids(frames: Mapping[str, pd.DataFrame], id: Any, leave_out: Sequence[str
 
 
 def _of_order(frames: Mapping[str, pd.DataFrame]) -> list[Problem]:
-    """What is wrong with tables whose rows are matched by their order: their indexes may tell another one."""
+    """Problems of tables whose rows are matched by their order: their indexes may suggest another order."""
     first, *others = frames
     differing = [
         name
@@ -132,9 +132,9 @@ def parquet(columns: Mapping[str, pa.Array]) -> bytes:
 
 
 def columns(name: str, frame: pd.DataFrame) -> tuple[dict[str, pa.Array], list[str], list[str]]:
-    """The columns of a table, those of them that are codes, and a line for each that cannot be kept.
+    """The columns of a table, the names of those that are codes, and a line for each column that cannot be kept.
 
-    A column is of codes where it is categorical, and its values are no texts: texts are categories anyway.
+    A column has codes if it is categorical and its values are not texts. Texts are categories anyway.
     """
     import pandas as pd
 
@@ -153,7 +153,7 @@ def columns(name: str, frame: pd.DataFrame) -> tuple[dict[str, pa.Array], list[s
 
 
 def mixed(codes: Mapping[str, Sequence[str]], frames: Mapping[str, pd.DataFrame]) -> list[Problem]:
-    """Names of columns that are codes in one table and numbers in another: `dataset.categories` means both."""
+    """Problems of columns that are codes in one table and numbers in another: `dataset.categories` would mean both."""
     problems = []
     for name, own in codes.items():
         for column in own:
@@ -166,7 +166,7 @@ def mixed(codes: Mapping[str, Sequence[str]], frames: Mapping[str, pd.DataFrame]
 
 
 def _cells(series: Any) -> pa.Array | None:
-    """The column for Arrow; None for one that no Parquet file of ours may have."""
+    """The column as an Arrow array; None if our Parquet files may not have such a column."""
     import pandas as pd
     import pyarrow as pa
 
@@ -207,8 +207,8 @@ def _held(series: pd.Series) -> str:
     if series.dtype != object:
         return str(series.dtype)
     found = sorted({type(cell).__name__ for cell in series[series.notna()]})
-    alone = {"int": "integers beyond 64 bits", "str": "texts with characters that Unicode does not have"}
-    return alone.get(found[0], found[0]) if len(found) == 1 else _listed(found, "and")
+    words = {"int": "integers beyond 64 bits", "str": "texts with characters that Unicode does not have"}
+    return words.get(found[0], found[0]) if len(found) == 1 else _listed(found, "and")
 
 
 def _listed(names: Any, last: str = "") -> str:

@@ -38,7 +38,7 @@ class Report:
 
     @cached_property
     def answers(self) -> pd.DataFrame:
-        """What is best under each demand on what others may see: a row for each demand and data set."""
+        """The best setting for each demand on what others may see: a row for each demand and data set."""
         import pandas as pd
 
         rows = [[panel.title, *row] for panel in self.found.panels for row in page.answers(self.found, panel)]
@@ -46,15 +46,15 @@ class Report:
 
     @property
     def notes(self) -> list[str]:
-        """What was left out, or is not whole."""
+        """What was left out or is incomplete, in sentences."""
         return list(self.found.notes)
 
     def html(self) -> str:
-        """The page, which needs nothing else."""
+        """The text of the page, which needs no other files."""
         return command.to_html(self.found)
 
     def markdown(self) -> str:
-        """The tables, to paste."""
+        """The tables as Markdown."""
         return page.to_markdown(self.found)
 
     def write(
@@ -64,33 +64,33 @@ class Report:
         markdown: str | Path | None = None,
         overwrite: bool = False,
     ) -> None:
-        """Write the page, the table and the tables to paste; what is there is kept unless `overwrite`.
+        """Write the page, the table as CSV, and the tables as Markdown; existing files are kept unless `overwrite`.
 
         Raises
         ------
-        VflbenchError : a file is there, or in a run's folder, or cannot be written.
+        VflbenchError : a file already exists, is in a run's folder, or cannot be written.
         """
         command.admit((out, csv, markdown), overwrite, "overwrite=True")
         command.write(self.found, out, csv, markdown)
 
     def __repr__(self) -> str:
-        """How many runs and settings there are, and of what, in a line; the best setting in another."""
+        """The number of runs and settings and their data, and the best setting on a second line."""
         panels = self.found.panels
         settings = sum(len(panel.settings) for panel in panels)
         runs = sum(len(panel.runs) for panel in panels)
         left = f"; {len(self.notes)} notes" if self.notes else ""
         best = dict(zip(demands.HEADS, page.answers(self.found, panels[0])[0], strict=True))
-        told = (
+        answer = (
             f"where others may see {best['others may see']}: {best['best method']}, {best['sent to target']} to target"
         )
-        return f"Report of {runs} runs, {settings} settings on {'; '.join(p.title for p in panels)}{left}\n{told}"
+        return f"Report of {runs} runs, {settings} settings on {'; '.join(p.title for p in panels)}{left}\n{answer}"
 
     def _repr_html_(self) -> str:
-        """What is best, and the table, for a notebook."""
+        """The answers and the table, for a notebook."""
         alarms = [panel.alarm for panel in self.found.panels if panel.alarm]
-        told = [f"<p><b>{html.escape(alarm)}</b></p>" for alarm in alarms]
-        told += [self.answers.to_html(index=False), self.table.to_html(index=False)]
-        return "".join([*told, *(f"<p>{html.escape(note)}</p>" for note in self.notes)])
+        parts = [f"<p><b>{html.escape(alarm)}</b></p>" for alarm in alarms]
+        parts += [self.answers.to_html(index=False), self.table.to_html(index=False)]
+        return "".join([*parts, *(f"<p>{html.escape(note)}</p>" for note in self.notes)])
 
 
 def report(
@@ -104,16 +104,16 @@ def report(
     noise: float = demands.NOISE,
     overwrite: bool = False,
 ) -> Report:
-    """Runs side by side: what is best under each demand, what each setting cost, and a page of both.
+    """Compare runs, as ``vflbench report`` does: the best setting for each demand, what each setting cost, and a page.
 
     Parameters
     ----------
-    runs : a run, a folder with runs, or several of either. Those that did not end well are left out; notes say which.
-    out, csv, markdown : files for the page, its table and its tables to paste; None: not written.
-    predictions : predictions that are charged (None: as many as each run has test rows; 0: none).
-    without : phases that are not charged beside training, of align, setup and predict.
-    noise : the epsilon up to which noise hides what is sent.
-    overwrite : replace these files where they are there.
+    runs : a run, a folder with runs, or several of either. Runs that did not end well are left out; notes name them.
+    out, csv, markdown : files for the page, its table, and its tables as Markdown; None: not written.
+    predictions : how many predictions are charged (None: as many as each run has test rows; 0: none).
+    without : phases that are not charged, of align, setup and predict.
+    noise : the largest epsilon with which noise counts as hiding what is sent.
+    overwrite : replace existing files.
 
     Returns
     -------
@@ -121,8 +121,8 @@ def report(
 
     Raises
     ------
-    ConfigError : what is wrong with the arguments.
-    VflbenchError : no run can be shown, or a file is there.
+    ConfigError : the arguments have problems.
+    VflbenchError : no run can be shown, or a file already exists.
     """
     problems, left = list[Problem](), [without] if isinstance(without, str) else [*without]
     if predictions is not None and (

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from vflbench.python.tables import Tables, naming
-from vflbench.results import reader
+from vflbench.results import reader, texts
 from vflbench.results.reader import Run
 from vflbench.types import ENDED_WELL, ConfigError, Problem, VflbenchError, closest, refuse
 
@@ -40,19 +40,19 @@ class Runs(Sequence[Run]):
         return Runs(self.runs[place]) if isinstance(place, slice) else self.runs[place]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of runs."""
         return len(self.runs)
 
     def __iter__(self) -> Iterator[Run]:
-        """One after the other."""
+        """The runs, one after the other."""
         return iter(self.runs)
 
     @property
     def table(self) -> pd.DataFrame:
         """A row for each run.
 
-        It has the folder, the status (`unfinished` and `unreadable` where there is none), algorithm, data set and seed.
-        Then come the keys in which settings of a method, or conditions, differ, the metric, and what the run cost.
+        It has the folder, the status (`unfinished` or `unreadable` if a run has none), algorithm, data set and seed.
+        Then come the keys in which the runs differ, the metric, and what the run cost.
         """
         import pandas as pd
 
@@ -71,7 +71,7 @@ class Runs(Sequence[Run]):
         )
 
     def __repr__(self) -> str:
-        """How many runs there are and how they ended, in a line; the folder of all of them in another."""
+        """The number of runs and how they ended, and their common folder on a second line."""
         states = [_row(run)["status"] for run in self.runs]
         ended = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
         left = f"; {len(self.notes)} left out" if self.notes else ""
@@ -84,7 +84,7 @@ class Runs(Sequence[Run]):
 
 
 def _row(run: Run) -> dict[str, Any]:
-    """What a run was and what came out, as far as it can be read."""
+    """What a run was, and its results, as far as they can be read."""
     row: dict[str, Any] = {"folder": str(run.folder), "status": "unfinished"}
     try:
         if run.status is None:
@@ -94,22 +94,23 @@ def _row(run: Run) -> dict[str, Any]:
                 **{group: config[group]["name"] for group in ("algorithm", "dataset")},
                 "seed": config["seed"],
             }
-        told = run.summary
+        summary = run.summary
     except (VflbenchError, OSError, KeyError, TypeError):
         return {**row, "status": "unreadable"}
-    epsilon = told["privacy"]["epsilon"]
+    epsilon = summary["privacy"]["epsilon"]
     return {
         **row,
-        **{key: told[key] for key in ("status", "algorithm", "dataset", "seed")},
-        **{"metric": told["metric"]["name"], **{key: told["metric"][key] for key in ("selected", "final")}},
-        **{"bytes": told["bytes"]["total"], "messages": told["messages"], "rounds": told["rounds"]},
-        **{key: told[key] for key in ("communication_seconds", "virtual_seconds")},
+        **{key: summary[key] for key in ("status", "algorithm", "dataset", "seed")},
+        **{"metric": summary["metric"]["name"], **{key: summary["metric"][key] for key in ("selected", "final")}},
+        **{"bytes": summary["bytes"]["total"], "messages": summary["messages"], "rounds": summary["rounds"]},
+        **{key: summary[key] for key in ("communication_seconds", "virtual_seconds")},
         "epsilon": math.nan if epsilon is None else float(epsilon),
+        "guarantee": texts.guarantee(summary["privacy"]),
     }
 
 
 def _differs(runs: Sequence[Run]) -> dict[Path, dict[str, Any]]:
-    """Per folder the keys in which settings differ: those of a method among its own settings, others among all."""
+    """The keys in which settings differ, by folder: keys of a method among its own settings, others among all."""
     from vflbench.results import selection
 
     readable = [run for run in runs if _row(run)["status"] not in ("unfinished", "unreadable")]
@@ -120,7 +121,7 @@ def _differs(runs: Sequence[Run]) -> dict[Path, dict[str, Any]]:
 
 
 def run(overrides: Sequence[str], config_dir: str | Path | None = None, data: Tables | None = None) -> Run:
-    """Run one experiment as ``vflbench OVERRIDES...`` would, and return it.
+    """Run one experiment, as ``vflbench OVERRIDES...`` does, and return the run.
 
     Parameters
     ----------
@@ -134,8 +135,8 @@ def run(overrides: Sequence[str], config_dir: str | Path | None = None, data: Ta
 
     Raises
     ------
-    ConfigError : listing the problems of the overrides.
-    VflbenchError : for data that is missing or malformed, or a run that failed.
+    ConfigError : the overrides have problems; the error lists all of them.
+    VflbenchError : data are missing or malformed, or the run failed.
     """
     from vflbench.cli import train
 
@@ -149,7 +150,7 @@ def run(overrides: Sequence[str], config_dir: str | Path | None = None, data: Ta
 
 
 def listed(overrides: Any) -> list[str]:
-    """Overrides as a list; raises ConfigError where they are no texts."""
+    """Overrides as a list; raises ConfigError if they are not texts."""
     if isinstance(overrides, str) or not all(isinstance(word, str) for word in overrides):
         raise ConfigError(
             [Problem("overrides", repr(overrides), 'must be a list of texts: ["algorithm=vfl", "seed=1"]')]
@@ -158,13 +159,13 @@ def listed(overrides: Any) -> list[str]:
 
 
 def with_data(overrides: list[str], data: Any) -> list[str]:
-    """The overrides with those that name the data; raises ConfigError where they name others."""
+    """The overrides, with those that name the data; raises ConfigError if they name other data."""
     if not isinstance(data, Tables):
         raise ConfigError(
             [Problem("data", type(data).__name__, "must be what vflbench.tables({...}, label=...) returns")]
         )
     typed = {word.partition("=")[0].lstrip("+"): word.partition("=")[2] for word in overrides}
-    refuse([Problem(key, typed[key], "is said by data=: leave it out") for key in GIVEN if key in typed])
+    refuse([Problem(key, typed[key], "is set by data=: leave it out") for key in GIVEN if key in typed])
     return [*data.overrides, *overrides]
 
 
@@ -173,16 +174,16 @@ def load(path: str | Path) -> Run | Runs:
 
     Parameters
     ----------
-    path : the folder of a run, or one with runs below, such as a sweep's.
+    path : the folder of a run, or a folder above runs, such as a sweep's.
 
     Returns
     -------
-    Run or Runs : `Runs` is a sequence of runs with a ``.table``. Runs that have not ended are among them; their status
-        is None.
+    Run or Runs : `Runs` is a sequence of runs with a ``.table``. It includes runs that have not ended; their status is
+        None.
 
     Raises
     ------
-    VflbenchError : there is no run.
+    VflbenchError : there is no such folder, or no run in it.
     """
     folder = Path(path).expanduser()
     if not folder.is_dir():
@@ -197,7 +198,7 @@ def load(path: str | Path) -> Run | Runs:
 
 
 def folders(runs: Given) -> list[str]:
-    """The folders of what a user gives as runs: a run, a folder, or several of either."""
+    """The folders of the runs that a user gives: a run, a folder, or several of either."""
     several: Any = [runs] if isinstance(runs, Run | str | os.PathLike) or not isinstance(runs, Iterable) else [*runs]
     wrong = [type(one).__name__ for one in several if not isinstance(one, Run | str | os.PathLike)]
     if wrong or not several:
@@ -224,26 +225,26 @@ def reprice(
     overwrite: bool = False,
     config_dir: str | Path | None = None,
 ) -> Run | Runs:
-    """Finished runs under another network or accounting, as ``vflbench reprice`` gives them: nothing is trained.
+    """Price finished runs for another network or accounting, as ``vflbench reprice`` does; nothing is trained.
 
     Parameters
     ----------
     runs : a run, a folder with runs, or several of either.
-    network, accounting : names of options; of several each one is taken.
-    latency_ms, bandwidth_mbps : of all links.
+    network, accounting : names of options; if there are several, the runs are priced for each.
+    latency_ms, bandwidth_mbps : the same for all links.
     overrides : other keys of the network, e.g. ``["network.timing=round"]``.
-    out : where the results go, each a run's folder of its own (None: ``outputs/reprice``). One that is there is kept.
-    overwrite : replace what an earlier re-pricing has left there.
+    out : the folder for the results (None: ``outputs/reprice``). Each result is a run folder; an existing one is kept.
+    overwrite : replace results of an earlier re-pricing.
     config_dir : a folder with networks of your own.
 
     Returns
     -------
-    Run or Runs : `Runs` where there are several; its ``notes`` say what could not be re-priced.
+    Run or Runs : `Runs` if there are several; its ``notes`` say which runs could not be priced, and why.
 
     Raises
     ------
-    ConfigError : the problems of the network.
-    VflbenchError : no run can be re-priced; it says why.
+    ConfigError : the keys of the network have problems.
+    VflbenchError : no run can be priced; the error says why.
     """
     from vflbench.cli import reprice as command
     from vflbench.cli.words import RUNS
@@ -271,27 +272,27 @@ def plot(
     metric: str | None = None,
     log: Sequence[str] = (),
 ) -> Axes:
-    """Draw runs into one picture: a line for each setting, the mean over its seeds with a band of one deviation.
+    """Draw runs into one picture: a line for each setting, with the mean over its seeds and a band of one deviation.
 
     Parameters
     ----------
-    runs : a run, a folder with runs, or several of either; of one data set. Those that did not end well are counted in
-        the picture and not drawn.
-    ax : axes of yours to draw into; None: those of a new figure.
+    runs : a run, a folder with runs, or several of either, on one data set. Runs that did not end well are not drawn;
+        the picture says how many there are.
+    ax : your axes to draw into; None: axes of a new figure.
     x : a column of the curve: communication_seconds, bytes, round, epoch, messages, vectors, cost, iterations, epsilon
-        or virtual_seconds. Where computing is modelled too, or there are no times, another one stands in for
+        or virtual_seconds. If computing takes time, too, or if there are no times, another column replaces
         communication_seconds, and the axis says so.
-    metric : None: the one that the runs are judged by, on test rows; ``loss``: that of training.
+    metric : None: the metric that judges the runs, on test rows; ``loss``: the training loss.
     log : axes that are logarithmic: ``"x"``, ``"y"``, or both.
 
     Returns
     -------
-    matplotlib.axes.Axes : with title, labels and legend, for you to change.
+    matplotlib.axes.Axes : with title, labels and legend, which you may change.
 
     Raises
     ------
-    ConfigError : what is wrong with the arguments.
-    VflbenchError : no run ended well, or they have not one data set and metric.
+    ConfigError : the arguments have problems.
+    VflbenchError : no run ended well, or the runs have several data sets, metrics or, against epsilon, kinds of it.
     """
     import matplotlib.axes
 
@@ -315,8 +316,12 @@ def plot(
     if not drawn:
         raise VflbenchError("\n".join(["none of the runs can be drawn:", *map(repr, found)]))
     if len(kinds) > 1:
-        told = "; ".join(sorted(" ".join(filter(None, kind)) for kind in kinds))
-        raise VflbenchError(f"these runs are of several data sets or metrics ({told}): draw each into axes of its own")
+        pairs = "; ".join(sorted(" ".join(filter(None, kind)) for kind in kinds))
+        raise VflbenchError(f"these runs have several data sets or metrics ({pairs}): draw each into its own axes")
+    about = {texts.guarantee(run.summary["privacy"]) for run in drawn} - {None} if x == "epsilon" else set()
+    if len(about) > 1:
+        listed = "; ".join(sorted(filter(None, about)))
+        raise VflbenchError(f"these epsilons are about different things ({listed}): draw each kind into its own axes")
     if ax is None:
         from matplotlib import pyplot
 

@@ -1,8 +1,8 @@
 """`vflbench.tables`: DataFrames as the tables of the parties.
 
-A run reads files: processes, a cluster and a run that goes on do so, too. So the frames are written as Parquet, once,
-into a private folder that is named by their content. `dataset=tabular_files` reads and checks them: all that it says of
-a user's files it says of frames.
+Runs read files, so that other processes, a cluster and resumed runs can read them, too. So the frames are written once
+as Parquet, into a private folder that is named by their content. `dataset=tabular_files` reads and checks them, as it
+reads and checks a user's files.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ ARGUMENT = re.compile(r"\bdataset\.(?=(label|id|task|alignment|leave_out|categor
 class Tables:
     """DataFrames that a run can take: ``vflbench.run([...], data=tables)``.
 
-    `folder` has copies of them as Parquet files that only you can read. They stay, so that a run can go on or be
-    repeated, until `remove` is called.
+    `folder` has copies of the frames as Parquet files that only you can read. They stay until you call `remove`, so
+    that runs can be resumed and repeated.
     """
 
     folder: Path  #: where the copies are
     files: Mapping[str, Path]  #: name of a table -> its copy, the labels' owner first
-    keys: Mapping[str, Any]  #: those of `dataset=tabular_files` beside its files that are not the defaults
-    about: tuple[Mapping[str, Any], ...]  #: per table what was matched, imputed and encoded
+    keys: Mapping[str, Any]  #: other keys of `dataset=tabular_files` whose values are not the defaults
+    about: tuple[Mapping[str, Any], ...]  #: what was matched, imputed and encoded, for each table
 
     @functools.cached_property
     def overrides(self) -> list[str]:
-        """What names these data in a list of overrides, or on a command line."""
+        """The overrides that name these data, for a list or a command line."""
         files = [_without_home(path) for path in self.files.values()]
         keys = {"files": files, **self.keys}
         return ["dataset=tabular_files", *(config.quoted(f"dataset.{key}", value) for key, value in keys.items())]
@@ -60,7 +60,7 @@ class Tables:
         return str(self.keys.get(name, default))
 
     def remove(self) -> None:
-        """Delete the copies: runs on them can no longer go on or be repeated.
+        """Delete the copies. Runs on them can then no longer be resumed or repeated.
 
         Nothing else in the folder is touched.
         """
@@ -70,7 +70,7 @@ class Tables:
             self.folder.rmdir()
 
     def __repr__(self) -> str:
-        """The tables with their rows, in a line; the folder of the copies in another."""
+        """The tables with their rows, and the folder of the copies on a second line."""
         shown = [f"{name} ({about['rows']} rows)" for name, about in zip(self.files, self.about, strict=True)]
         matched = f", {self.about[0]['matched']} rows in all" if len(shown) > 1 else ""
         return (
@@ -90,36 +90,36 @@ def tables(
     own_rows: Literal["ignore", "fit", "train"] = "ignore",
     folder: str | Path | None = None,
 ) -> Tables:
-    """DataFrames as the data of runs, one for each party.
+    """Make DataFrames the data of runs, one for each party.
 
-    They are checked at once, as ``dataset=tabular_files`` checks files, and never changed. The party whose table has
-    the label is the first one, the active party. A single table is divided between the parties by its columns, or
-    between workers by its rows.
+    The frames are checked together, as ``dataset=tabular_files`` checks files, and are never changed. The party whose
+    table has the label comes first: it is the active party. A single table is divided between parties by columns, or
+    between workers by rows.
 
-    Types are kept: a date is a date, and a categorical column is one 0/1 column for each value, also where the values
-    are numbers. Missing values (NaN, None, NaT, NA) stay missing. The index counts for nothing, unless `id` is its
-    name.
+    Types are kept. A date is a date. A categorical column becomes a 0/1 column for each value, even if the values are
+    numbers. Missing values (NaN, None, NaT, NA) stay missing. The index is not used, unless `id` is its name.
 
     Parameters
     ----------
-    tables : name of a party's table -> its DataFrame.
+    tables : the DataFrames, by the names of the parties' tables.
     label : the column to predict, which one of the tables has.
-    id : the column that identifies a row in every table; None: row i of all tables is the same sample.
-    task : `classes` (judged by AUROC, or by accuracy where there are more than two) or `regression` (by RMSE).
-    alignment : how rows are brought together. given: all tables have the same IDs, in any order. psi, hashed: those
-        that all have are kept, found by private set intersection or by hashes.
-    leave_out : columns that are no features; they are not copied.
-    categories : columns of numbers that are codes.
-    own_rows : what rows count for that not all tables have: nothing, for means and scales, or also for training.
-    folder : where a folder with the copies is made; None: `vflbench/tables` in your cache folder.
+    id : the column that identifies a row in every table; None: row i of every table is the same sample.
+    task : `classes` (judged by AUROC, or by accuracy if there are more than two) or `regression` (judged by RMSE).
+    alignment : how rows are matched. given: all tables have the same IDs, in any order. psi, hashed: only rows that all
+        tables have are kept, found by private set intersection or by hashes.
+    leave_out : columns that are not features; they are not copied.
+    categories : columns whose numbers are codes.
+    own_rows : how rows are used that some tables lack. ignore: not at all. fit: for means and scales. train: also for
+        training.
+    folder : the folder in which a folder with the copies is made; None: `vflbench/tables` in your cache folder.
 
     Returns
     -------
-    Tables : ``vflbench.run(["algorithm=vfl"], data=tables)`` takes it.
+    Tables : for ``vflbench.run(["algorithm=vfl"], data=tables)``.
 
     Raises
     ------
-    ConfigError, DataError : all problems of the tables, by table, column and row (the first one is row 0).
+    ConfigError, DataError : the tables have problems; the error lists all, by table, column and row (from row 0).
     """
     refuse(frames.of_tables(tables))
     left = [leave_out] if isinstance(leave_out, str) else [*leave_out]
@@ -151,7 +151,7 @@ def tables(
 
 @contextlib.contextmanager
 def naming(data: Tables) -> Iterator[None]:
-    """Let errors of the block name tables, not the files of the copies."""
+    """Errors of the block name the tables, not the files of the copies."""
     try:
         yield
     except (ConfigError, DataError) as error:
@@ -159,20 +159,21 @@ def naming(data: Tables) -> Iterator[None]:
 
 
 def _checked(
-    files: Mapping[str, bytes], keys: Mapping[str, Any], problems: list[Problem], lines: list[str], told: set[str]
+    files: Mapping[str, bytes], keys: Mapping[str, Any], problems: list[Problem], lines: list[str], reported: set[str]
 ) -> tuple[Mapping[str, Any], ...]:
     """What `dataset=tabular_files` makes of the files; in place of a psi the IDs are compared.
 
     Parameters
     ----------
-    problems, lines : what is known to be wrong.
-    told : arguments that nothing more is said of.
+    problems, lines : what is already known to be wrong.
+    reported : arguments whose problems are already reported.
 
     Raises
     ------
     ConfigError, DataError : its problems, and those that are known already.
     """
-    with tempfile.TemporaryDirectory(prefix="vflbench-") as place, _quiet(keys["alignment"] == "psi"):
+    tried = matching.quiet() if keys["alignment"] == "psi" else contextlib.nullcontext()
+    with tempfile.TemporaryDirectory(prefix="vflbench-") as place, tried:
         paths = {name.removesuffix(".parquet"): Path(place, name) for name in files}
         for path, content in zip(paths.values(), files.values(), strict=True):
             path.write_bytes(content)
@@ -185,22 +186,22 @@ def _checked(
             task = tabular_files.load(made, "aligned", len(paths), 0, None)
         except (ConfigError, DataError) as error:
             refused = _translated(error, lambda text: ARGUMENT.sub("", _named(text, paths)))
-            raise _together(problems, lines, refused, told, keys["label"]) from None
+            raise _together(problems, lines, refused, reported, keys["label"]) from None
     if lines or problems:
-        raise _together(problems, lines, None, told, keys["label"])
+        raise _together(problems, lines, None, reported, keys["label"])
     return task.source.tables
 
 
 def _together(
-    problems: list[Problem], lines: list[str], refused: VflbenchError | None, told: set[str], label: Any
+    problems: list[Problem], lines: list[str], refused: VflbenchError | None, reported: set[str], label: Any
 ) -> VflbenchError:
-    """All problems as one error; `refused` may tell some again, and has others."""
+    """All problems as one error; `refused` may repeat some of them, and has others."""
     if isinstance(refused, ConfigError):
-        problems = [*problems, *(problem for problem in refused.problems if problem.key not in told)]
+        problems = [*problems, *(problem for problem in refused.problems if problem.key not in reported)]
     elif refused is not None:
         head, *rest = str(refused).split("\n  ")
-        again = f", column {label}: " if "label" in told else "\n"
-        fresh = [line for line in rest or [head] if line.partition("=")[0] not in told]
+        again = f", column {label}: " if "label" in reported else "\n"
+        fresh = [line for line in rest or [head] if line.partition("=")[0] not in reported]
         lines = [*lines, *(line for line in fresh if again not in line)]
     if not lines:
         return ConfigError(problems) if problems or refused is None else refused
@@ -231,26 +232,13 @@ def _kept(files: Mapping[str, bytes], base: Path) -> Path:
     return folder
 
 
-@contextlib.contextmanager
-def _quiet(quiet: bool) -> Iterator[None]:
-    """Let nothing be said of how rows are matched, where that is only tried."""
-    if not quiet:
-        yield
-        return
-    before, matching.log.disabled = matching.log.disabled, True
-    try:
-        yield
-    finally:
-        matching.log.disabled = before
-
-
 def _without_home(path: Path) -> str:
-    """The path, with ~ for the home folder: a run's manifest names nobody."""
+    """The path, with ~ for the home folder: so a run's manifest does not name the user."""
     return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
 
 
 def _named(text: str, files: Mapping[str, Path]) -> str:
-    """The text with the names of tables for those of files."""
+    """The text, with names of tables in place of names of files."""
     for name, path in files.items():
         text = text.replace(str(path), name).replace(path.name, name)
     return text
@@ -260,5 +248,7 @@ def _translated(error: ConfigError | DataError, words: Callable[[str], str]) -> 
     """The error in other words."""
     if isinstance(error, DataError):
         return DataError(words(str(error)))
-    told = [replace(p, key=words(p.key), value=words(str(p.value)), allowed=words(p.allowed)) for p in error.problems]
-    return ConfigError(told)
+    problems = [
+        replace(p, key=words(p.key), value=words(str(p.value)), allowed=words(p.allowed)) for p in error.problems
+    ]
+    return ConfigError(problems)

@@ -39,7 +39,10 @@ def heed_nothing() -> None:
 
 @contextlib.contextmanager
 def job() -> Iterator[None]:
-    """Around a job: in a process that joblib has started, SIGTERM and the death of the parent interrupt it.
+    """Around a job: in a process that joblib or `choose` has started, SIGTERM and the death of the parent interrupt it.
+
+    After it SIGTERM waits for the next job: what interrupts a process while it hands over a result can leave the lock
+    of the queue taken, and then nobody's result arrives any more.
 
     Raises
     ------
@@ -50,11 +53,14 @@ def job() -> Iterator[None]:
         yield
         return
     heed_sigterm()
-    _watch_parent()
-    if received:
-        raise KeyboardInterrupt
-    with _working:
-        yield
+    try:
+        _watch_parent()
+        if received:
+            raise KeyboardInterrupt
+        with _working:
+            yield
+    finally:
+        signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
 
 
 _working = threading.Lock()  # while there is a job
@@ -127,8 +133,8 @@ def passed_on(folder: Path, processes: Sequence[int] = ()) -> Iterator[None]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGTERM)
         deadline = time.monotonic() + PATIENCE
-        while children and lock.held_below(folder) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        while children and any(map(lock.held_below, folder.glob("*/"))) and time.monotonic() < deadline:
+            time.sleep(0.05)  # the folder itself may be held by this process
         interrupt()
 
     with _guarded(), once(), _handled(end):

@@ -1,4 +1,4 @@
-"""A run's logger: it is told of each evaluation as it is made, and cannot harm the run."""
+"""A run's logger: it gets each evaluation as soon as it is made, and cannot harm the run."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a logger is told of the run when it starts."""
+class LoggedRun:
+    """What a logger knows about the run when it starts."""
 
     name: str
-    folder: Path  #: `logs/` in the run's folder: what is written there is the run's
+    folder: Path  #: `logs/` in the run's folder: files that are written there belong to the run
     columns: tuple[str, ...]  #: all keys that a row can have, those of `curve.csv`
     parameters: Mapping[str, Any]  #: the whole configuration, by dotted names, without secrets
-    token: str  #: hexadecimal digits, the same when the run goes on
-    logged: frozenset[int] = frozenset()  #: the rounds that were logged before the run went on
+    token: str  #: hexadecimal digits, the same when the run is resumed
+    logged: frozenset[int] = frozenset()  #: the rounds that were logged before the run was resumed
 
 
 class Log:
     """The logger of one run, which may be `none`.
 
-    Where it fails, a warning says so and the run goes on without it. The rounds that were logged are in
-    `logs/<logger>.rounds`, below the run's token: a run that goes on logs none of them again.
+    If it fails, a warning says so, and the run goes on without it. `logs/<logger>.rounds` has the run's token and the
+    rounds that were logged: a resumed run logs none of them again.
     """
 
     def __init__(self, config: RunConfig, folder: Path, metric: str, plain: Mapping[str, Any]) -> None:
@@ -67,12 +67,12 @@ class Log:
         if not lines:
             self._note(token)
         parent = f"{self.run.parent.name}_" if self.run.name.isdecimal() else ""
-        about = Told(parent + self.run.name, self.folder, self.columns, parameters, token, frozenset(self.logged))
+        about = LoggedRun(parent + self.run.name, self.folder, self.columns, parameters, token, frozenset(self.logged))
         with self._listing():
             return registry.load_option("logger", self.name).start(config, about)
 
     def row(self, rows: list[dict[str, Any]], round: int) -> None:
-        """Log the last of `rows`, where it is of this round."""
+        """Log the last of `rows`, if it belongs to this round."""
         if self.logger is None or not rows or rows[-1]["round"] != round or round in self.logged:
             return
         row = {key: rows[-1][key] for key in self.columns if rows[-1].get(key) is not None}
@@ -83,9 +83,9 @@ class Log:
             self._note(str(round))
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Log the summary; from now on the run's list has the contents of the files.
+        """Log the summary; from now on the run's list has the hashes of the files.
 
-        Those of folders that the logger made are left out: a process of its own may still write there.
+        Files in folders that the logger made are left out: a process of the logger may still write there.
         """
         if self.logger is not None:
             with self._harmless(), self._listing():
@@ -113,7 +113,7 @@ class Log:
 
     @contextlib.contextmanager
     def _listing(self) -> Iterator[None]:
-        """The files that this makes in `logs/` are the run's, and all in folders that the logger has made there."""
+        """Files that the block makes in `logs/` belong to the run, as do all in folders that the logger made."""
         before, others = set(self.folder.rglob("*")), set(self._files()) - self.claimed
         known = {path for path in others if not self.made & set(path.parents)}  # somebody else's
         try:
@@ -125,7 +125,7 @@ class Log:
 
     @contextlib.contextmanager
     def _harmless(self) -> Iterator[None]:
-        """An error of the logger's is told, and ends it."""
+        """An error of the logger is logged, and ends the logger."""
         try:
             yield
         except Exception as error:

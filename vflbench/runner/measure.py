@@ -7,7 +7,7 @@ from typing import Any
 
 from vflbench.runner import bounds
 from vflbench.runner.federation import Federation
-from vflbench.types import AlgorithmInfo, RunConfig
+from vflbench.types import AlgorithmInfo, RunConfig, hook
 
 
 def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
@@ -16,7 +16,8 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
     Returns
     -------
     dict : `bytes`, virtual `seconds` and `wall_seconds` of the round, `rounds` until the first evaluation, the task's
-        `metric` and its `goal`, and `floor`: floor and ceiling as in a run's summary, {} with floor=none.
+        `metric` and its `goal`, and `floor`: floor and ceiling as in a run's summary, {} with floor=none. `most` has
+        the keys of the algorithm that the data limit, with the largest value of each.
 
     Raises
     ------
@@ -28,7 +29,7 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
     began = time.perf_counter()
     engine.run()
     wall = time.perf_counter() - began
-    metric, floor = federation.task.metric, {}
+    metric, floor, most = federation.task.metric, {}, hook(federation.module, "most")
     if config.floor != "none":
         floor = federation.bounds()
         floor["ship_it"] = bounds.on_network(floor["ship_it"], config.network)
@@ -40,4 +41,5 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
         "metric": metric.name,
         "goal": metric.goal,
         "floor": floor,
+        "most": most(federation.task, federation.config) if most else {},
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -131,6 +132,54 @@ def test_texts_that_are_mostly_numbers_and_ids_that_are_written_otherwise(tmp_pa
     assert "mostly numbers" not in caplog.text
 
 
+def test_what_hides_nothing_else_and_is_told_once(tmp_path, tables, caplog):
+    """A row without an ID beside IDs that are there twice; a typing error in a number; IDs that differ in capitals."""
+    city, clinic = tables
+    city.loc[[3, 8], "patient"] = None
+    city.loc[9, "patient"] = "p00"
+    city["age"] = city.age.astype(object)
+    city.loc[20, "age"] = "6o"
+    city.to_csv(tmp_path / "city.csv", index=False)
+    clinic.assign(patient=clinic.patient.str.upper()).to_csv(tmp_path / "clinic.csv", index=False)
+    text = told(tmp_path, alignment="hashed")
+    for line in (
+        "city.csv, line 5, column patient: no ID (also line 10)",
+        "city.csv, line 11, column patient: the ID 'p00' is there twice",
+        "city.csv, column age: its texts are mostly numbers, but not all, as '6o' in line 22",
+    ):
+        assert f"\n  {line}" in text
+    assert "mostly numbers" not in caplog.text
+    tables[0].assign(age=60.0, patient=[f"p{i:02d}" for i in range(N)]).to_csv(tmp_path / "city.csv", index=False)
+    assert "have no ID in common" in told(tmp_path, alignment="hashed")
+    assert caplog.text.count("differ only in blanks, capitals") == 1
+
+
+def test_quoted_empty_cells_are_missing(tmp_path, tables):
+    """As csv.QUOTE_ALL and most databases write them."""
+    city, clinic = tables
+    city.loc[[6, 8], "age"], city.loc[7, "smoker"] = np.nan, None
+    tasks = []
+    for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):
+        city.to_csv(tmp_path / "city.csv", index=False, quoting=quoting)
+        clinic.to_csv(tmp_path / "clinic.csv", index=False, quoting=quoting)
+        tasks.append(load(config(), "aligned", 2, 0, tmp_path))
+    assert tasks[1].source.tables[0]["imputed"] == {"age": 2}
+    np.testing.assert_array_equal(tasks[0].features[0], tasks[1].features[0])
+    city.assign(died=["", *city.died[1:]]).to_csv(tmp_path / "city.csv", index=False, quoting=csv.QUOTE_ALL)
+    assert told(tmp_path) == "city.csv, line 2, column died: no label; remove the row"
+
+
+def test_classes_that_may_be_typing_errors_are_told(tmp_path, tables, caplog):
+    city, clinic = tables
+    city["died"] = np.where(city.died == 1, "yes", "no")
+    city.loc[[3, 8], "died"] = ["Yes ", "NA"]
+    city.to_csv(tmp_path / "city.csv", index=False)
+    clinic.to_csv(tmp_path / "clinic.csv", index=False)
+    assert load(config(), "aligned", 2, 0, tmp_path).classes == 4
+    assert "city.csv, column died: 'NA' is a class; empty the cells of rows without a label" in caplog.text
+    assert "column died: 'Yes ' and 'yes' are two classes, apart by blanks or capitals alone" in caplog.text
+
+
 def test_one_problem_keeps_its_text_and_its_kind(tmp_path, tables):
     city, clinic = tables
     city.to_csv(tmp_path / "city.csv", index=False)
@@ -165,8 +214,9 @@ def test_what_was_matched_imputed_and_encoded(tmp_path, tables):
     )
     lines = inspection.in_words(task.source.tables)
     assert lines[0] == (
-        "city.csv: 35 rows; 30 of them in all files; 5 that not all have (5 labelled), not used; "
-        "missing, replaced by the mean: age (3); one 0/1 column for each value: smoker (2)"
+        "city.csv: 35 rows; 30 of them in all files; 5 that not all have (5 labelled), not used (own_rows=ignore), "
+        "in line 2, line 3, line 4 and 2 more; missing, replaced by the mean: age (3); "
+        "one 0/1 column for each value: smoker (2)"
     )
 
 
@@ -230,12 +280,13 @@ def test_only_rows_that_all_have_need_a_label(tmp_path, tables):
     city[:35].to_csv(tmp_path / "city.csv", index=False)
     about, _ = load(config(alignment="hashed"), "aligned", 2, 0, tmp_path).source.tables
     assert (about["not_in_all"], about["labelled_not_in_all"]) == (5, 4)
-    lines = [inspection.in_words((about,), "train", trains)[0] for trains in (True, False)]
+    lines = [inspection.in_words((about,), "train", trains)[0] for trains in (True, False, None)]
     use = (
         "5 that not all have (4 labelled), used for means and scales of its own columns, the labelled ones as training"
     )
     assert f"{use} rows of the label owner alone and of this method" in lines[0]
     assert f"{use} rows of the label owner alone; this method cannot use them" in lines[1]
+    assert f"{use} rows of the label owner alone and of methods that can, in line 2, line 3, line 4 and" in lines[2]
 
 
 def test_own_rows_need_a_file_per_party_that_is_matched(tmp_path):

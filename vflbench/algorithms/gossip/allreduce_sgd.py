@@ -40,7 +40,7 @@ EXPOSES = (
         "a piece of a small batch's gradient can be inverted (Zhu et al. 2019, arXiv 1906.08935)",
         noised=exposes.NOISED,
     ),
-    exposes.SIZES,
+    *exposes.SETUP,
 )  # fmt: skip
 
 

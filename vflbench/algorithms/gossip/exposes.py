@@ -3,7 +3,10 @@
 from vflbench.types import Given, Implied
 
 NOISED = ("dp_sgd",)
-SIZES = Given("all", "worker", "sizes", "how many training rows each worker has")
+SETUP = (
+    Given("all", "worker", "sizes", "how many training rows each worker has"),
+    Given("all", "worker", "sums", "means, scales and categories of a table's columns, over all workers' rows"),
+)
 # where an observer sees a worker's model before and after its steps; to whom: worker or server
 _STEPS = "the difference of two models is the worker's step"
 
@@ -21,5 +24,5 @@ def of_models(observer: str, tag: str) -> tuple[Implied | Given, ...]:
             observer, "worker", "features", (tag,), "argued",
             f"{_STEPS}: that of a small batch can be inverted (Zhu et al. 2019, arXiv 1906.08935)", noised=NOISED,
         ),
-        SIZES,
+        *SETUP,
     )  # fmt: skip

@@ -29,10 +29,11 @@ Departures from the paper, and what it leaves open
    of its own.
 4. L2 (weight_decay) is part of the gradient.
 5. privacy=dp_sgd clips every example's gradient and adds noise to their sum; L2 is neither clipped nor noised. Batches
-   are drawn by Poisson sampling. Noise is calibrated as if a worker were sampled in every round. Being sampled earns no
-   credit: S_t is public.
+   are drawn by Poisson sampling. All know S_t from the seed. So noise is calibrated to the rounds in which a worker
+   will be sampled, and being sampled earns no other credit.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
@@ -85,9 +86,8 @@ class Config:
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one worker per shard."""
-    cfg, mean = config.algorithm, shared.steps_per_epoch(config.algorithm, task.public)
-    paces = [cfg.local_epochs * max(1, rows // cfg.batch_size) / mean for rows in task.public.rows]
-    return {SERVER: PartySpec(server, role="server")} | shared.workers(worker, task, config, paces=paces)
+    taken = steps(config, task.public)
+    return {SERVER: PartySpec(server, role="server")} | shared.workers(worker, task, config, steps=taken)
 
 
 def sampled(config: RunConfig, t: int) -> list[int]:
@@ -95,6 +95,13 @@ def sampled(config: RunConfig, t: int) -> list[int]:
     workers = config.algorithm.workers
     count = max(1, round(config.algorithm.fraction * workers))
     return sorted(seeding.stream(config.seed, f"sampled/{t}").choice(workers, count, replace=False).tolist())
+
+
+def steps(config: RunConfig, public: ShardedPublic) -> list[int]:
+    """The steps of each worker in the whole run: those of the rounds in which it is sampled."""
+    assert config.rounds is not None  # decided by the runner
+    cfg, times = config.algorithm, Counter(k for t in range(1, config.rounds + 1) for k in sampled(config, t))
+    return [cfg.local_epochs * max(1, n // cfg.batch_size) * times[k] for k, n in enumerate(public.rows)]
 
 
 async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig) -> None:
@@ -116,12 +123,12 @@ async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
     """In rounds where the worker is sampled, train the server's model for E epochs on its own rows."""
-    epochs = config.algorithm.local_epochs
+    epochs, number = config.algorithm.local_epochs, me.clients.index(me.name)
     own = replace(public, rows=(len(data.labels),))  # an epoch is one over its own rows, not the mean worker's
-    sgd = LocalSgd(me, data, own, config, pace=epochs)
+    sgd = LocalSgd(me, data, own, config, planned=None if me.privacy is None else steps(config, public)[number])
 
     async for t in me.rounds():
-        if me.clients.index(me.name) not in sampled(config, t):
+        if number not in sampled(config, t):
             continue
         w = await me.recv(SERVER, tag="model")
         for _ in range(epochs):

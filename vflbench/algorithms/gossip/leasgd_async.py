@@ -14,8 +14,8 @@ in a supplement that no copy has. So all of the following is ours:
 - A round lasts `interval` times its number of batches. On average the mean worker takes as many steps, each on a newly
   drawn batch.
 
-With privacy=dp_sgd, losses are not covered (leasgd.py, 5). Noise is calibrated for a quarter more steps than a worker's
-clock gives on average. A worker that has taken them goes on exchanging, but takes no more steps.
+With privacy=dp_sgd, losses are not covered (leasgd.py, 5). A worker's clock depends on the seed alone, and not on when
+messages come. So noise is calibrated to the steps that it will take.
 """
 
 from dataclasses import dataclass
@@ -24,11 +24,12 @@ from typing import Annotated
 import numpy as np
 import torch
 
+from vflbench import seeding
 from vflbench.algorithms.gossip import exposes, shared
 from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys, ranked
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
-from vflbench.federation.party import Party, PartySpec
-from vflbench.types import AlgorithmInfo, Problem, Range, RunConfig, Sent
+from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.types import AlgorithmInfo, Positive, Problem, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="leasgd_async",
@@ -51,15 +52,13 @@ EXPOSES = (
     *exposes.of_models("worker", "model"),
 )
 
-SLACK = 1.25  # private steps that noise is calibrated for, over the expected ones
-
 
 @dataclass
 class Config(WorkerKeys):
     """Keys of asynchronous LEASGD."""
 
     name: str = "leasgd_async"
-    interval: float = 0.5  # seconds between two wake-ups of a worker of rate 1, on average
+    interval: Positive = 0.5  # seconds between two wake-ups of a worker of rate 1, on average
     spread: float = 0.5  # rates lie between 1 - spread and 1 + spread
     alpha: Annotated[float, Range(at_least=0)] = 0.5  # elastic step eta rho
 
@@ -78,9 +77,8 @@ def check(config: RunConfig) -> list[Problem]:
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One worker per shard."""
-    count = len(task.shards)
-    paces = [wake_rate(config.algorithm, index, count) * SLACK for index in range(count)]
-    return shared.workers(worker, task, config, paces=paces)
+    names = party_names("worker", len(task.shards))
+    return shared.workers(worker, task, config, steps=[wakes(config, task.public, name) for name in names])
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
@@ -88,13 +86,13 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
     cfg: Config = config.algorithm
     state, own, count = me.state, me.clients.index(me.name), len(me.clients)
     others = [name for name in me.clients if name != me.name]
-    rate = wake_rate(cfg, own, count)
-    sgd = LocalSgd(me, data, public, config, pace=rate * SLACK)
+    mean = cfg.interval / wake_rate(cfg, own, count)
+    sgd = LocalSgd(me, data, public, config, planned=None if me.privacy is None else wakes(config, public, me.name))
     if me.privacy is not None:
         me.privacy.not_covered = ["the losses that models carry, and what follows from them"]
     state.model, state.sgd, state.wakes = sgd.model, sgd, 0
     state.heard = np.full(count, np.nan)  # losses of the others
-    state.alarm = me.rng("wake").exponential(cfg.interval / rate)  # when it wakes next
+    state.alarm = me.rng("wake").exponential(mean)  # when it wakes next
     state.asked = None  # the model that an answer is due to
 
     async for t in me.rounds():
@@ -108,7 +106,7 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
                 if state.alarm >= end:
                     break
                 await wake(me, sgd, cfg, own)
-                state.alarm += me.rng("wake").exponential(cfg.interval / rate)
+                state.alarm += me.rng("wake").exponential(mean)
             else:
                 await meet(me, sgd, cfg, src, *message)
         me.report(**sgd.end(t, me.evaluates(t)) | {"iterations": state.wakes})
@@ -119,13 +117,25 @@ def wake_rate(cfg: Config, index: int, count: int) -> float:
     return 1 + cfg.spread * (2 * index / (count - 1) - 1)
 
 
+def wakes(config: RunConfig, public: ShardedPublic, name: str) -> int:
+    """How often a worker will wake in the whole run; that depends on the seed alone."""
+    assert config.rounds is not None  # decided by the runner
+    cfg: Config = config.algorithm
+    names = party_names("worker", len(public.rows))
+    mean = cfg.interval / wake_rate(cfg, names.index(name), len(names))
+    end = config.rounds * shared.steps_per_round(cfg, public) * cfg.interval
+    rng, alarm, count = seeding.stream(config.seed, f"wake/{name}"), 0.0, 0
+    while (alarm := alarm + rng.exponential(mean)) < end:
+        count += 1
+    return count
+
+
 async def wake(me: Party, sgd: LocalSgd, cfg: Config, own: int) -> None:
     """Take a step, and send the model to a worker of the other pool."""
     state = me.state
-    if me.privacy is None or me.privacy.taken < me.privacy.planned:
-        sgd.draw()
-        sgd.w = await sgd.step(me, old_needed=False)
-        state.wakes += 1
+    sgd.draw()
+    sgd.w = await sgd.step(me, old_needed=False)
+    state.wakes += 1
     if state.asked is not None:
         return
     loss = float(sgd.running)

@@ -6,7 +6,7 @@ communicate; this is their rho = 0, or W = I.
 
 from dataclasses import dataclass
 
-from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip import exposes, shared
 from vflbench.data.tasks import ShardedTask
 from vflbench.federation.party import PartySpec
 from vflbench.types import AlgorithmInfo, RunConfig
@@ -21,7 +21,7 @@ ALGORITHM = AlgorithmInfo(
     divided_by="workers",
     exact="it sends nothing",
 )
-EXPOSES = ()
+EXPOSES = exposes.SETUP
 
 
 @dataclass

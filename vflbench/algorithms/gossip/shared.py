@@ -13,7 +13,6 @@ A round is an epoch, or 1 / rounds_per_epoch of one: every worker takes as many 
 """
 
 import functools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -91,7 +90,7 @@ def check_data(
     config: RunConfig,
     public: ShardedPublic,
     trained: Sequence[int] | None = None,
-    paces: Sequence[float] | None = None,
+    steps: Sequence[int] | None = None,
     beside: Callable[[int], History] = lambda _: (),
 ) -> None:
     """Check that the workers can train on the data.
@@ -99,7 +98,7 @@ def check_data(
     Parameters
     ----------
     trained : rows that each worker trains on; None: all of its own.
-    paces : each worker's pace, as in `planned_steps`; None: 1.
+    steps : that each worker takes in the whole run; None: `planned_steps`.
     beside : rows of a worker -> its private releases beside gradients.
 
     Raises
@@ -107,15 +106,14 @@ def check_data(
     ConfigError : the model cannot take the data's rows, an epoch has fewer steps than rounds, or no noise is enough.
     """
     classifiers.check_fits(config.model, public)
-    cfg, steps = config.algorithm, steps_per_epoch(config.algorithm, public)
-    if cfg.rounds_per_epoch > steps:
+    cfg, most = config.algorithm, steps_per_epoch(config.algorithm, public)
+    if cfg.rounds_per_epoch > most:
         count = f"{len(public.rows)} worker{'s' * (len(public.rows) > 1)}"
         size = f"{public.samples} rows, {count}, batches of {cfg.batch_size}"
-        allowed = f"must be at most {steps}, the steps of an epoch ({size}): a round takes at least one"
+        allowed = f"must be at most {most}, the steps of an epoch ({size}): a round takes at least one"
         raise ConfigError([Problem("algorithm.rounds_per_epoch", cfg.rounds_per_epoch, allowed)])
     rows = public.rows if trained is None else trained
-    steps_of = [planned_steps(config, public, pace) for pace in paces or [1.0] * len(rows)]
-    examples.plan(config.privacy, rows, cfg.batch_size, steps_of, beside)
+    examples.plan(config.privacy, rows, cfg.batch_size, steps or [planned_steps(config, public)] * len(rows), beside)
 
 
 def steps_per_epoch(cfg: Any, public: ShardedPublic) -> int:
@@ -130,10 +128,10 @@ def steps_per_round(cfg: Any, public: ShardedPublic) -> int:
     return steps
 
 
-def planned_steps(config: RunConfig, public: ShardedPublic, pace: float = 1.0) -> int:
-    """The most steps that a worker takes in the whole run: `pace` times those of the mean worker."""
+def planned_steps(config: RunConfig, public: ShardedPublic) -> int:
+    """The steps of a worker in the whole run, where all take as many."""
     assert config.rounds is not None  # decided by the runner
-    return math.ceil(pace * config.rounds * steps_per_round(config.algorithm, public))
+    return config.rounds * steps_per_round(config.algorithm, public)
 
 
 def initial_model(public: ShardedPublic, config: RunConfig) -> torch.nn.Module:
@@ -150,11 +148,18 @@ class LocalSgd:
     data : its rows.
     config : the algorithm has batch_size, lr, weight_decay, rounds_per_epoch.
     kept : how many of the rows, the last ones, it does not train on.
-    pace : the most steps that the worker takes, over those of the mean worker; private noise is calibrated for it.
+    planned : steps that the worker takes in the whole run, for which private noise is calibrated; None:
+        `planned_steps`.
     """
 
     def __init__(
-        self, me: Any, data: Shard, public: ShardedPublic, config: RunConfig, kept: int = 0, pace: float = 1.0
+        self,
+        me: Any,
+        data: Shard,
+        public: ShardedPublic,
+        config: RunConfig,
+        kept: int = 0,
+        planned: int | None = None,
     ) -> None:
         cfg, device = config.algorithm, me.device
         self.cfg, self.secret, self.device = cfg, me.privacy, device
@@ -175,9 +180,8 @@ class LocalSgd:
         self.total = torch.zeros((), dtype=dtype, device=device)  # sum of mini-batch losses in this round
         self.seen = 0  # batches in this round that had rows: a random one may have none
         if self.secret is not None:
-            self.secret.prepare(
-                self.rows, cfg.batch_size, planned_steps(config, public, pace), me.secret_torch_rng("noise")
-            )
+            planned = planned_steps(config, public) if planned is None else planned
+            self.secret.prepare(self.rows, cfg.batch_size, planned, me.secret_torch_rng("noise"))
 
     # --- a round ------------------------------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ from vflbench.algorithms.graph.shared import AggregationKeys, GraphLearner, answ
 from vflbench.data.graph.sampling import Block, Graph, draw_batch, full_block, sample_blocks, union
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import SERVER, Party, PartySpec
-from vflbench.types import AlgorithmInfo, Count, Problem, RunConfig
+from vflbench.types import AlgorithmInfo, Count, Given, Problem, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="glasu",
@@ -71,7 +71,11 @@ ALGORITHM = AlgorithmInfo(
     # any codec: rounded aggregates are stale ones with noise; sampled nodes differ every time, so nothing is remembered
     assumes=("aligned_rows", "labels"),
 )
-EXPOSES = (*exposes.MESSAGES, *exposes.EDGES)
+EXPOSES = (
+    *exposes.MESSAGES,
+    *exposes.EDGES,
+    Given("client", "client", "edges", "all edges before any were lost", when=("sampling", "undropped")),
+)
 
 
 @dataclass

@@ -76,6 +76,10 @@ ALGORITHM = AlgorithmInfo(
     own_rows=True,
 )
 NOISED = ("gaussian_embedding", "gdp_embedding")
+NOT_COVERED = (  # by epsilon of a row: nothing comes back, and no model is trained on it where it is sent
+    "evaluation exchanges",
+    "means and scales of columns, where they are standardised: they are taken without noise",
+)
 EXPOSES = (
     Sent(
         "features", "passive", "active", "binned", "passive", keys=("val", "test"), when=("form", "bins"),
@@ -199,6 +203,7 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
         x, held_out, secret = data.features, dict(data.held_out), me.privacy
         responds = secret is not None and config.privacy.name == "rr_bins"
         if secret is not None and not responds:
+            secret.not_covered = NOT_COVERED
             rows = torch.from_numpy(forms.table(x))
             x = secret.protect(rows, np.arange(len(x)), me.secret_torch_rng("noise")).numpy()
             held_out = {s: secret.clip(torch.from_numpy(forms.table(rows))).numpy() for s, rows in held_out.items()}

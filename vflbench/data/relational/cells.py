@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 TYPES = ("number", "text", "date")  # what a column may be; where no cell has a value it is "empty"
+MISSING = ("NULL", "null", "NaN", "nan", "NA", "N/A", "n/a", "None")  # words for a missing number
 EXACT = 2**53  # integers below it are exact as float64
 
 
@@ -227,8 +228,7 @@ def missing_as_null(cells: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    words = pa.array(["NULL", "null", "NaN", "nan", "NA", "N/A", "n/a", "None"])
-    return pc.if_else(pc.is_in(cells, words), pa.scalar(None, pa.string()), cells)
+    return pc.if_else(pc.is_in(cells, pa.array(MISSING)), pa.scalar(None, pa.string()), cells)
 
 
 def hashes(columns: Sequence[Column]) -> np.ndarray:

@@ -300,7 +300,6 @@ def _read_csv(source: Source, names: Sequence[str]) -> dict[str, Any]:
                     include_columns=list(names),
                     null_values=[""],
                     strings_can_be_null=True,
-                    quoted_strings_can_be_null=False,
                 ),
             )
         except pa.ArrowInvalid:

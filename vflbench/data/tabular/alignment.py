@@ -1,9 +1,10 @@
 """Bringing the rows of several files together, as tabular_files.py describes it."""
 
+import contextlib
 import hashlib
 import itertools
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def align(
                 advice = "without dataset.id row i of all files must be the same sample; name the column of the IDs"
                 raise DataError(f"{sources[0]} has {counts[0]} rows and {source} has {count}: {advice}")
         return [slice(None)] * len(sources), "aligned by the order of their rows" if len(sources) > 1 else "", []
-    places = [row_of(source, columns[column], column) for source, columns in zip(sources, held, strict=True)]
+    places = [_row_of(source, columns[column], column) for source, columns in zip(sources, held, strict=True)]
     if len(sources) == 1:
         return [slice(None)], "", []
     first = places[0]
@@ -91,19 +92,36 @@ def _plain(name: str) -> str:
     return name.strip().casefold().removesuffix(".0").lstrip("0")
 
 
-def row_of(source: Source, ids: Column, column: str) -> dict[str, int]:
-    """ID -> row, in the order of the rows. Raises DataError for a row without an ID, or one that is there twice."""
-    if ids.null.any():
-        rows = np.flatnonzero(ids.null).tolist()
-        where = f"{sql_sources.place(source, rows[0])}, column {column}"
-        raise DataError(f"{where}: no ID{inspection.others(source, rows)}")
-    places: dict[str, int] = {}
-    again = [row for row, name in enumerate(ids.values.tolist()) if places.setdefault(name, row) != row]
-    if again:
-        where = f"{sql_sources.place(source, again[0])}, column {column}"
-        twice = f"the ID {ids.values[again[0]]!r} is there twice"
-        raise DataError(f"{where}: {twice}{inspection.others(source, again)}")
+def _row_of(source: Source, ids: Column, column: str) -> dict[str, int]:
+    places, wrong = rows_of(source, ids, column)
+    if wrong:
+        raise DataError(wrong[0])
     return places
+
+
+def rows_of(source: Source, ids: Column, column: str) -> tuple[dict[str, int], list[str]]:
+    """ID -> row, in the order of the rows; and what is wrong: rows without an ID, and IDs that are there twice."""
+    places: dict[str, int] = {}
+    none, again = np.flatnonzero(ids.null).tolist(), []
+    for row in np.flatnonzero(~ids.null).tolist():
+        if places.setdefault(ids.values[row], row) != row:
+            again.append(row)
+    wrong = []
+    for rows, what in ((none, "no ID"), (again, again and f"the ID {ids.values[again[0]]!r} is there twice")):
+        if rows:
+            where = f"{sql_sources.place(source, rows[0])}, column {column}"
+            wrong.append(f"{where}: {what}{inspection.others(source, rows)}")
+    return places, wrong
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Let nothing be said of how rows are matched, where that is only tried."""
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 def _hash(parties: Sequence[Sequence[str]]) -> tuple[list[str], list[Sent]]:

@@ -4,19 +4,17 @@ Loading stops at the first problem. Only then are the files looked through for a
 functions that loading uses: a problem has one text.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from vflbench.data.relational import sql_sources
-from vflbench.data.relational.cells import Column
+from vflbench.data.relational.cells import MISSING, Column
 from vflbench.data.relational.sql_sources import Source
 from vflbench.data.tabular.table import Table
 from vflbench.types import ConfigError, DataError, Problem, VflbenchError
 
-log = logging.getLogger(__name__)
 SEPARATORS = ";\t|,"
 DIVISION = ("algorithm.parties", "dataset.columns")  # keys that are checked once all columns are known
 SHOWN = 3  # lines that a message names
@@ -98,24 +96,32 @@ def blank(source: Source, held: Mapping[str, Column], features: Sequence[str]) -
             yield f"{source}: no value in any column to learn from in {places(source, rows)}"
 
 
-def warn_of_copies(
+def copies(
     label: Column,
     name: str,
     sources: Sequence[Source],
     held: Sequence[dict[str, Column]],
     features: Sequence[Sequence[str]],
-) -> None:
-    """Warn where a feature equals the label."""
+) -> Iterator[str]:
+    """Features that equal the label."""
     for source, columns, own in zip(sources, held, features, strict=True):
         for column in own:
             if columns[column].kind == label.kind and np.array_equal(columns[column].values, label.values):
-                log.warning(
-                    "%s, column %s: the same values as the label %s; name it in dataset.leave_out", source, column, name
-                )
+                yield f"{source}, column {column}: the same values as the label {name}; name it in dataset.leave_out"
 
 
-def warn_of_texts(source: Source, held: Mapping[str, Column], features: Sequence[str]) -> None:
-    """Warn of columns of texts whose cells are mostly numbers: one typing error makes a category of each number."""
+def odd_classes(source: Source, name: str, label: Column) -> Iterator[str]:
+    """Classes that may be none: words for a missing value, and classes that differ in blanks or capitals alone."""
+    plain: dict[str, str] = {}
+    for value in sorted({*label.values[~label.null]}) if label.kind == "text" else ():
+        if value.strip() in MISSING:
+            yield f"{source}, column {name}: {value!r} is a class; empty the cells of rows without a label"
+        if (other := plain.setdefault(value.strip().casefold(), value)) != value:
+            yield f"{source}, column {name}: {other!r} and {value!r} are two classes, apart by blanks or capitals alone"
+
+
+def mostly_numbers(source: Source, held: Mapping[str, Column], features: Sequence[str]) -> Iterator[str]:
+    """Columns of texts whose cells are mostly numbers: one typing error makes a category of each number."""
     import pandas as pd
 
     for name in features:
@@ -126,7 +132,7 @@ def warn_of_texts(source: Source, held: Mapping[str, Column], features: Sequence
         numbers = pd.to_numeric(known.str.replace(",", ""), errors="coerce")  # 6,1 and 1,000 are meant as numbers
         if 2 * numbers.notna().sum() > len(known) and (where := not_numbers(source, cells)):
             advice = "correct them, or name the column in dataset.categories"
-            log.warning("%s, column %s: its texts are mostly numbers, but not all%s: %s", source, name, where, advice)
+            yield f"{source}, column {name}: its texts are mostly numbers, but not all{where}: {advice}"
 
 
 def not_numbers(source: Source, cells: Column) -> str:
@@ -160,7 +166,7 @@ def summary(
     """
     found, ends = [], np.cumsum([0, *map(len, features)])
     for i, (source, count, chosen, own) in enumerate(zip(sources, counts, rows, features, strict=True)):
-        used = count if isinstance(chosen, slice) else len(chosen)
+        alone = take(chosen, count).tolist()
         missing: dict[str, int] = {}
         levels: dict[str, int] = {}
         for name, place in zip(own, range(ends[i], ends[i + 1]), strict=True):
@@ -168,22 +174,23 @@ def summary(
                 levels[name] = len(np.unique(table.values[:, place])) if len(table.values) else len(known)
             elif gaps := int(np.isnan(table.values[:, place]).sum()):
                 missing[name] = gaps
-        alone = count - used
-        about = {"file": source.url.rpartition("/")[2], "rows": count, "matched": used, "not_in_all": alone}
-        about |= {"labelled_not_in_all": 0 if i else labelled, "imputed": missing, "encoded": levels}
+        about = {"file": source.url.rpartition("/")[2], "rows": count, "matched": count - len(alone)}
+        about |= {"not_in_all": len(alone), "labelled_not_in_all": 0 if i else labelled}
+        about |= {"not_in_all_at": places(source, alone), "imputed": missing, "encoded": levels}
         found.append({**about, "blank": list(blanks[i])})
     return tuple(found)
 
 
-def in_words(tables: Sequence[Mapping[str, Any]], own_rows: str = "ignore", trains: bool = False) -> list[str]:
+def in_words(tables: Sequence[Mapping[str, Any]], own_rows: str = "ignore", trains: bool | None = None) -> list[str]:
     """The summary for a reader, a line for each file.
 
     Parameters
     ----------
     own_rows : the data set's key.
-    trains : whether the method can use rows that only the labels' owner has.
+    trains : whether the method can use rows that only the labels' owner has; None: it is not known yet.
     """
-    use = "not used" if own_rows == "ignore" else "used for means and scales of its own columns"
+    use = "not used (own_rows=ignore)" if own_rows == "ignore" else "used for means and scales of its own columns"
+    whose = {True: " and of this method", False: "; this method cannot use them", None: " and of methods that can"}
     lines = []
     for about in tables:
         parts = [f"{about['rows']} rows"]
@@ -191,9 +198,9 @@ def in_words(tables: Sequence[Mapping[str, Any]], own_rows: str = "ignore", trai
             parts.append(f"{about['matched']} of them in all files")
         if alone := about["not_in_all"]:
             labelled = about["labelled_not_in_all"]
-            who = "the label owner alone" + (" and of this method" if trains else "; this method cannot use them")
-            more = f", the labelled ones as training rows of {who}" if labelled and own_rows == "train" else ""
-            parts.append(f"{alone} that not all have ({labelled} labelled), {use}{more}")
+            more = ", the labelled ones as training rows of the label owner alone" + whose[trains]
+            used = use + (more if labelled and own_rows == "train" else "")
+            parts.append(f"{alone} that not all have ({labelled} labelled), {used}, in {about['not_in_all_at']}")
         if about["imputed"]:
             named = ", ".join(f"{name} ({count})" for name, count in about["imputed"].items())
             parts.append(f"missing, replaced by the mean: {named}")

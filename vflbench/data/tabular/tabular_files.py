@@ -17,6 +17,7 @@ The messages of both are on the ledger, in the phase `align`; no wall time inclu
 
 import dataclasses
 import importlib.util
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,7 @@ DATASETS = (
     ),
 )
 
+log = logging.getLogger(__name__)
 MADE_UP = "__index_level_"  # pandas writes a frame's index into a Parquet file as columns with this prefix
 FEWEST = 10  # samples that can be divided into training, validation and test
 
@@ -140,7 +142,8 @@ def load(
     try:
         return _load(config, layout, parties, seed, root)
     except (ConfigError, DataError) as error:
-        raise _problems(config, root).error(error) from None
+        with alignment.quiet():  # it has said what it found
+            raise _problems(config, root).error(error) from None
 
 
 def _load(
@@ -165,9 +168,11 @@ def _load(
     labels, classes, note = (
         _classes(label, config.label, sources[0]) if config.task == "classes" else _targets(label, config, sources[0])
     )
-    inspection.warn_of_copies(label, config.label, sources, held, features)
+    doubts = [*inspection.copies(label, config.label, sources, held, features)]
+    if classes:
+        doubts += inspection.odd_classes(sources[0], config.label, label)
     for source, columns, own in zip(sources, held, features, strict=True):
-        inspection.warn_of_texts(source, columns, [name for name in own if name not in config.categories])
+        doubts += inspection.mostly_numbers(source, columns, [name for name in own if name not in config.categories])
     blanks = [[*inspection.blank(*own)] for own in zip(sources, held, features, strict=True)]
     counts = [len(columns[own[0]].values) for columns, own in zip(held, features, strict=True)]
     rows, aligned, messages = alignment.align(config.id, config.alignment, sources, held, features)
@@ -187,6 +192,8 @@ def _load(
     origin = DataSource("real", note=note, files=files, alignment=tuple(messages))
     task = table.divide(config, whole, origin, metric, layout=layout, parties=parties, seed=seed)
     about = inspection.summary(sources, counts, rows, features, whole, blanks, len(labelled))
+    for line in doubts:
+        log.warning("%s", line)
     task = dataclasses.replace(task, source=dataclasses.replace(task.source, tables=about))
     if not several:
         return task
@@ -277,13 +284,17 @@ def _note_columns(
         classes = config.task == "classes"
         found.of(_refuse_missing, label, config.label, source, used)
         found.of(_classes if classes else _targets, label, config.label if classes else config, source)
+        for line in inspection.odd_classes(source, config.label, label) if classes else ():
+            found.note(line)
     for name in features:
         category = held[name].kind == "text" or name in config.categories
         found.of(_category if category else _numbers, held[name], name, source)
-    for line in inspection.blank(source, held, features):
-        found.note(line)
+    lines = [*inspection.blank(source, held, features)]
+    lines += inspection.mostly_numbers(source, held, [name for name in features if name not in config.categories])
     if config.id and config.id in held:
-        found.of(alignment.row_of, source, held[config.id], config.id)
+        lines += alignment.rows_of(source, held[config.id], config.id)[1]
+    for line in lines:
+        found.note(line)
 
 
 # --- files and their columns ------------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""Loggers: modules that tell others of a run while it trains, an option each (contracts.Logger)."""
+"""Loggers: each module is an option that logs a run while it trains (contracts.Logger)."""

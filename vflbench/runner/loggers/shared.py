@@ -1,4 +1,4 @@
-"""What our loggers have in common."""
+"""Functions that our loggers share."""
 
 import importlib.util
 import math
@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from vflbench.results.identity import flat
-from vflbench.runner.logs import Told
+from vflbench.runner.logs import LoggedRun
 from vflbench.types import Problem
 
 
 def needs(package: str, extra: str) -> list[Problem]:
-    """The problem of a logger whose `package` is not installed; `extra` of vflbench brings it."""
+    """A problem if `package` is not installed; the extra `extra` of vflbench installs it."""
     if importlib.util.find_spec(package) is not None:
         return []
     return [Problem("logger", extra, f"needs a package that is not installed: pip install 'vflbench[{extra}]'")]
 
 
-def folder_of(config: Any, run: Told, own: bool) -> Path:
-    """Where a logger writes: the run's logs, or the folder that its key `dir` names, there in one of its `own`."""
+def folder_of(config: Any, run: LoggedRun, own: bool) -> Path:
+    """The folder in which a logger writes: the run's logs, or the key `dir`; `own`: in it, one for this run."""
     if config.dir is None:
         return run.folder
     return Path(config.dir).expanduser().absolute() / (f"{run.name}-{run.token}" if own else "")

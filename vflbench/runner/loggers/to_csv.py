@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vflbench.runner.logs import Told
+from vflbench.runner.logs import LoggedRun
 from vflbench.types import OptionConfig, OptionInfo
 
-OPTIONS = (OptionInfo("csv", "each evaluation is a line of logs/csv.csv, as it is made"),)
+OPTIONS = (OptionInfo("csv", "writes each evaluation as a line of logs/csv.csv, as soon as it is made"),)
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Config(OptionConfig):
 class Lines:
     """The file of one run."""
 
-    def __init__(self, run: Told) -> None:
+    def __init__(self, run: LoggedRun) -> None:
         self.path, self.columns = run.folder / "csv.csv", run.columns
         kept = []
         if self.path.is_file():  # of a run that goes on; a kill may have cut its last line short
@@ -37,13 +37,13 @@ class Lines:
             file.write(text.getvalue())
 
     def log(self, row: Mapping[str, float]) -> None:
-        """Write a line; a value that is no number is empty."""
+        """Write a line; NaN becomes an empty cell."""
         self._write([{key: "" if value != value else repr(value) for key, value in row.items()}], "a")
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """The summary is in the run's folder."""
+        """Do nothing: the summary is in the run's folder."""
 
 
-def start(config: Any, run: Told) -> Lines:
-    """What logs one run."""
+def start(config: Any, run: LoggedRun) -> Lines:
+    """The logger of one run."""
     return Lines(run)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vflbench.runner.loggers import shared
-from vflbench.runner.logs import Told
+from vflbench.runner.logs import LoggedRun
 from vflbench.types import ENDED_WELL, OptionConfig, OptionInfo, Problem
 
 OPTIONS = (OptionInfo("mlflow", "runs of MLflow, in a SQLite file here or on a server that you name"),)
@@ -28,14 +28,14 @@ class Config(OptionConfig):
 
 
 def check(config: Any) -> list[Problem]:
-    """Whether the package is there."""
+    """A problem if the package is not installed."""
     return shared.needs("mlflow", "mlflow")
 
 
 class Tracked:
-    """One run of MLflow, through its client: what else a program of the user's tracks stays as it is."""
+    """One run of MLflow. It uses a client of its own, so that other runs of the user's program are not touched."""
 
-    def __init__(self, config: Any, run: Told) -> None:
+    def __init__(self, config: Any, run: LoggedRun) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before it is imported
         from mlflow import entities
         from mlflow.tracking import MlflowClient
@@ -88,6 +88,6 @@ def _parts(entries: Sequence[Any]) -> Iterator[Sequence[Any]]:
         yield entries[begin : begin + MOST]
 
 
-def start(config: Any, run: Told) -> Tracked:
-    """What logs one run."""
+def start(config: Any, run: LoggedRun) -> Tracked:
+    """The logger of one run."""
     return Tracked(config, run)

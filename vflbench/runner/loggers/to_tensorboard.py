@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vflbench.runner.loggers import shared
-from vflbench.runner.logs import Told
+from vflbench.runner.logs import LoggedRun
 from vflbench.types import OptionConfig, OptionInfo, Problem
 
 OPTIONS = (OptionInfo("tensorboard", "event files of TensorBoard"),)
@@ -20,14 +20,14 @@ class Config(OptionConfig):
 
 
 def check(config: Any) -> list[Problem]:
-    """Whether the package is there."""
+    """A problem if the package is not installed."""
     return shared.needs("tensorboard", "tensorboard")
 
 
 class Events:
-    """The event files of one run; a run that goes on begins another file, which continues the curves."""
+    """The event files of one run; a resumed run starts another file, which continues the curves."""
 
-    def __init__(self, config: Any, run: Told) -> None:
+    def __init__(self, config: Any, run: LoggedRun) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         self.writer: Any = SummaryWriter(str(shared.folder_of(config, run, own=True)))
@@ -47,12 +47,12 @@ class Events:
         self.writer.flush()
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Add the line of its table of hyper-parameters."""
+        """Add the run to TensorBoard's table of hyper-parameters."""
         found = {f"summary/{key}": value for key, value in shared.numbers(summary).items()}
         self.writer.add_hparams(self.parameters, found, run_name=".")
         self.writer.close()
 
 
-def start(config: Any, run: Told) -> Events:
-    """What logs one run."""
+def start(config: Any, run: LoggedRun) -> Events:
+    """The logger of one run."""
     return Events(config, run)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vflbench.runner.loggers import shared
-from vflbench.runner.logs import Told
+from vflbench.runner.logs import LoggedRun
 from vflbench.types import OptionConfig, OptionInfo, Problem
 
-OPTIONS = (OptionInfo("wandb", "runs of Weights & Biases, offline unless you say otherwise"),)
+OPTIONS = (OptionInfo("wandb", "runs of Weights & Biases, offline unless a key says otherwise"),)
 
 
 @dataclass
@@ -25,14 +25,14 @@ class Config(OptionConfig):
 
 
 def check(config: Any) -> list[Problem]:
-    """Whether the package is there."""
+    """A problem if the package is not installed."""
     return shared.needs("wandb", "wandb")
 
 
 class Tracked:
-    """One run of wandb; it gets what is logged, and nothing about this machine, its packages or its output."""
+    """One run of wandb. It gets what is logged, but nothing about this machine, its packages or its output."""
 
-    def __init__(self, config: Any, run: Told) -> None:
+    def __init__(self, config: Any, run: LoggedRun) -> None:
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # before it is imported
         import wandb
 
@@ -62,6 +62,6 @@ class Tracked:
                 path.unlink()
 
 
-def start(config: Any, run: Told) -> Tracked:
-    """What logs one run."""
+def start(config: Any, run: LoggedRun) -> Tracked:
+    """The logger of one run."""
     return Tracked(config, run)
