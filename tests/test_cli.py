@@ -480,6 +480,7 @@ def test_dry_run_leaves_nothing_behind(vfl: Callable[..., int], capsys: pytest.C
     assert list(Path().iterdir()) == []
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn_of_runs_alone_and_of_whole_sweeps_or_on_demand(
     vfl: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -748,6 +749,7 @@ def test_help_and_list_take_less_than_a_second_of_cpu(args: tuple[str, ...], tmp
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1
 
 
+@pytest.mark.slow
 def test_a_process_ends_with_the_codes_that_the_readme_names(tmp_path: Path) -> None:
     assert run_command("--version", cwd=tmp_path).stdout == f"vflbench {vflbench.__version__}\n"
     assert run_command("--nonsense", cwd=tmp_path).returncode == 2

@@ -18,6 +18,7 @@ from hydra.core.config_store import ConfigStore
 
 import vflbench
 from vflbench import cli, registry
+from vflbench.choosing import candidates, question
 from vflbench.results.reader import Run
 from vflbench.runner.costs import network_config
 from vflbench.types import ConfigError, LinkConfig, VflbenchError
@@ -124,6 +125,7 @@ def test_a_codec(tmp_path: Path) -> None:
         vflbench.run(["codec=sing"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("package")
 def test_an_accounting(tmp_path: Path) -> None:
     ended = run(tmp_path / "run", "accounting=framed")
@@ -157,6 +159,7 @@ def test_a_privacy_mechanism(tmp_path: Path, package: Path) -> None:
         run(tmp_path / "refused", "privacy=rounded", "privacy.epsilon=1")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("package")
 def test_a_topology(tmp_path: Path) -> None:
     (command,) = [command for command in COMMANDS if "topology=wheel" in command]
@@ -288,3 +291,10 @@ def test_a_data_set(tmp_path: Path) -> None:
         ["algorithm=local_sgd", "dataset=wine", "rounds=1", "algorithm.workers=2", f"hydra.run.dir={tmp_path / 'rows'}"]
     )
     assert workers.summary["status"] == "completed"
+
+
+@pytest.mark.usefixtures("package")
+def test_a_method_of_ones_own_enters_a_choice() -> None:
+    words = ["dataset=digits", "dataset.problem=learning", "target=0.8", "trials=1", "algorithm=averaged,fedavg"]
+    methods, _ = candidates.enter(question.parse(words, "choose"))
+    assert [method.algorithm for method in methods] == ["averaged", "fedavg"]

@@ -162,6 +162,7 @@ def anywhere(desk: Path, steps: list[tuple[str, Any]]) -> None:
 slow_starts = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
+@pytest.mark.slow
 @given(st.lists(STEPS, min_size=2, max_size=6))
 @settings(slow_starts, max_examples=3)
 def test_the_users_files_stay(desk: Path, steps: list[tuple[str, Any]]) -> None:

@@ -109,7 +109,7 @@ def bare_sgd(made: Federation, rounds: int) -> float:
             own = []
             for i in every:
                 z = [
-                    part @ w + (b if i == tables.owner else 0)
+                    part @ w + b if i == tables.owner else part @ w
                     for part, w, b in zip(x[i], weights[i], biases, strict=True)
                 ]
                 own.append(z[0] if parts == 1 else torch.cat(z))

@@ -158,6 +158,15 @@ def test_a_search_without_finals_answers_by_its_trials(tmp_path: Path) -> None:
     assert said(found, tmp_path)[0].startswith("Not finished (interrupted)")
 
 
+def test_what_the_budget_left_out_is_said_beside_the_answer(tmp_path: Path) -> None:
+    made = record([method(tmp_path, "vfl", FEW)], budget_seconds=5.0)
+    made.notes = ["svfl has no search space", "the budget ended before every method was tried once: svfl was not"]
+    found = answer.answer(tmp_path, made)
+    told = "The budget ended before every method was tried once: svfl was not."
+    assert said(found, tmp_path)[0] == told and said(found, tmp_path)[1].startswith("Use VFL")
+    assert page.to_html(found, tmp_path).index(told) < page.to_html(found, tmp_path).index('id="answer"')
+
+
 def test_a_failed_final_is_a_lost_seed(tmp_path: Path) -> None:
     lost = method(tmp_path, "vfl", FEW)
     summary = tmp_path / lost.finals[2] / "summary.json"

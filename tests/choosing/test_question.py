@@ -38,6 +38,7 @@ def test_a_question_is_read() -> None:
         (["target=1", "trials=1", "privacy.epsilon=-1"], "privacy.epsilon=-1: must be a number above 0"),
         (["target=1", "trials=1", "privacy.delta=1e-5"], "privacy.delta=1e-5: asks nothing by itself"),
         (["target=1", "trials=1", "privacy=none", "privacy.epsilon=4"], "privacy.epsilon=4: privacy=none has no noise"),
+        (["target=1", "trials=1", "launcher=ray"], "launcher=ray: choose trains in processes of this machine: .*jobs="),
         (["target=1", "trials=1", "algorithm.lr=1"], "algorithm.lr=1: belongs to a method: choose searches for it"),
     ],
 )

@@ -139,7 +139,9 @@ def test_a_level_is_computed_once_and_a_damaged_one_again(cache, monkeypatch, ca
     assert levels(task, 0, "auto") == first and "is damaged: it is made again" in caplog.text
 
 
-@pytest.mark.parametrize("change", ["labels", "seed", "features", "division"])
+@pytest.mark.parametrize(
+    "change", [*(pytest.param(one, marks=pytest.mark.slow) for one in ("labels", "seed", "division")), "features"]
+)
 def test_other_data_another_seed_and_another_division_are_other_levels(cache, change):
     task, seed = aligned(), 0
     levels(task, seed, "auto")

@@ -250,7 +250,14 @@ def same(one: Path, other: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    "name", ["round_00000003.pt", "round_00000003.json", "ledger_00000003_0.parquet", "trace_00000003_0.parquet"]
+    "name",
+    [
+        "round_00000003.json",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("round_00000003.pt", "ledger_00000003_0.parquet", "trace_00000003_0.parquet")
+        ),
+    ],
 )
 def test_from_the_checkpoint_before_a_damaged_one_the_result_is_the_same(
     runs: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]

@@ -297,7 +297,8 @@ def test_malformed_assumptions_are_named(train: Trains, tmp_path: Path) -> None:
         assert made is None and "manifest.json is malformed: assumed" in refused[0], wrong
 
 
-@pytest.mark.parametrize("algorithm", ["vfl_sgd", "vfl"])  # the one reports shares, the other sends embeddings
+# the one reports shares, the other sends embeddings
+@pytest.mark.parametrize("algorithm", ["vfl_sgd", pytest.param("vfl", marks=pytest.mark.slow)])
 def test_a_run_that_goes_on_knows_what_predictions_cost(
     algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

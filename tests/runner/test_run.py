@@ -266,7 +266,7 @@ def test_a_disk_that_fills_up_ends_in_one_message_and_leaves_other_runs_alone(
     }
 
 
-@pytest.mark.parametrize("part", ["ledger", "trace"])
+@pytest.mark.parametrize("part", [pytest.param("ledger", marks=pytest.mark.slow), "trace"])
 def test_a_checkpoint_that_cannot_be_written_loses_no_rows(
     tmp_path: Path, undisturbed: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:

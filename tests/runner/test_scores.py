@@ -139,10 +139,10 @@ def test_a_delta_that_publishes_rows_is_said(tmp_path: Path, caplog: pytest.LogC
     ("algorithm", "dataset", "whose"),
     [
         ("glasu", "digits_graph", "mean worker"),
-        ("centralized_gnn", "digits_graph", "server"),
+        pytest.param("centralized_gnn", "digits_graph", "server", marks=pytest.mark.slow),
         ("d_psgd", "digits", "mean worker"),
-        ("fedavg", "digits", "server"),
-        ("svfl", "ridge", "server"),
+        pytest.param("fedavg", "digits", "server", marks=pytest.mark.slow),
+        pytest.param("svfl", "ridge", "server", marks=pytest.mark.slow),
         ("vfl", "digits", "server"),
     ],
 )

@@ -28,7 +28,7 @@ def enter(question: Question) -> tuple[list[Method], list[Excluded]]:
     excluded: list[Excluded] = []
     refused: list[ConfigError] = []
     words = _common(question)
-    with config.session(words, question.config_dir) as hydra:
+    with config.session([*words, "algorithm=*"], question.config_dir) as hydra:  # any, those of other packages too
         words = config.for_all_links(hydra, words)
         for name, info in registry.algorithms().items():
             if question.algorithms is not None and name not in question.algorithms:

@@ -34,7 +34,7 @@ def to_html(found: Mapping[str, Any], folder: Path) -> str:
         fronts=[(name, _picture(svg)) for name, svg in pictures.fronts(found)],
         timeline=drawn and _picture(drawn),
         asked=asked(found["question"]),
-        so_far=unfinished(found["status"]),
+        so_far=unfinished(found),
         scored=scored,
         spent=spent_words,
         human_bytes=texts.human_bytes,

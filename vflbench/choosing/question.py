@@ -115,6 +115,8 @@ def _unknown(key: str, value: str, equals: str, own: list[str], verb: str) -> Pr
     known = [*own, *GROUPS, *KEYS, *DIVISION]
     if not equals:
         return Problem(key, "", "needs a value, as in key=value", closest(key, known))
+    if key in ("launcher", "hydra/launcher"):
+        return Problem(key, value, f"{verb} trains in processes of this machine: say how many with jobs=2")
     if key.split(".")[0] in ("algorithm", "model", "codec"):
         return Problem(key, value, f"belongs to a method: {verb} searches for it (conf/search)")
     return Problem(key, value, f"unknown key; `vflbench {verb}` accepts: {', '.join(known)}", closest(key, known))

@@ -11,6 +11,7 @@ from vflbench.results.folder import write_json
 
 FILE = "record.json"
 SCHEMA = 1
+CUT = "the budget"  # so begin the notes about what it cut, which may follow with a larger one
 
 
 @dataclass

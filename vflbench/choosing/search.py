@@ -20,7 +20,7 @@ from typing import Any
 from vflbench import config, registry
 from vflbench.choosing import halving, shown, spaces
 from vflbench.choosing.question import Question
-from vflbench.choosing.record import Excluded, Method, Record, Trial
+from vflbench.choosing.record import CUT, Excluded, Method, Record, Trial
 from vflbench.choosing.work import Measure, Task, Train, Workers
 from vflbench.results import reader, selection
 from vflbench.results.pricing import Charged
@@ -37,7 +37,6 @@ NEAREST = 3  # methods that come to the final where none reaches the target
 BEFORE_WIDENING = 3  # trials of a method
 AXES = {"bytes": "bytes", "seconds": "virtual_seconds", "weighted": "cost"}
 LIMITS = {"bytes": "max_bytes", "seconds": "max_virtual_seconds"}  # key of a run that bounds a cost
-CUT = "the budget"  # so begin the notes about what it cut, which may follow with a larger one
 NO_FINAL = f"{CUT} ended before these finals"
 QUIET = ("floor=none", "plot=none")
 

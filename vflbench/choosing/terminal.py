@@ -27,8 +27,7 @@ def lines(found: Mapping[str, Any], folder: Path) -> list[tuple[str, str]]:
     said: list[tuple[str, str]] = []
     if found["data"]["alarm"]:
         said.append((found["data"]["alarm"], "bold red"))
-    if so_far := unfinished(found["status"]):
-        said.append((so_far, "yellow"))
+    said += [(text, "yellow") for text in unfinished(found)]
     said.append((found["sentence"], "bold"))
     row = next((row for row in found["methods"] if row["name"] == found["winner"]), None)
     if row is not None:

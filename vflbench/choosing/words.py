@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from vflbench.choosing.record import CUT
 from vflbench.plots import style
 from vflbench.results.texts import human_bytes
 
@@ -31,12 +32,15 @@ def scored(value: float | None, sd: float | None) -> str:
     return "–" if value is None else f"{value:.4g}" + ("" if sd is None else f" ± {sd:.2g}")
 
 
-def unfinished(status: str) -> str:
-    """What an answer is worth whose search has not ended, and what makes it go on; empty where it has."""
-    if status == "complete":
-        return ""
-    more = " and a larger budget" if status == "out of budget" else ""
-    return f"Not finished ({status}): this is the answer so far. The same command with resume=true{more} goes on."
+def unfinished(found: Mapping[str, Any]) -> list[str]:
+    """Why an answer may be another one: its search has not ended, and what goes on; what the budget left out."""
+    status, said = found["status"], list[str]()
+    if status != "complete":
+        more = " and a larger budget" if status == "out of budget" else ""
+        said.append(
+            f"Not finished ({status}): this is the answer so far. The same command with resume=true{more} goes on."
+        )
+    return said + [f"{note[0].upper()}{note[1:]}." for note in found["notes"] if note.startswith(CUT)]
 
 
 def asked(question: Mapping[str, Any]) -> str:

@@ -181,6 +181,7 @@ def test_a_broken_archive_is_named(tmp_path):
         load(Config(), "aligned", 4, 0, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_twin_is_labelled_learnable_and_always_the_same(caplog):
     task = load(Config(source="synthetic"), "aligned", 4, 3, None)
     assert (

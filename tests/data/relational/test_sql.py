@@ -1021,6 +1021,7 @@ def test_the_example_is_learnable(monkeypatch):
     assert len(task.labels) > 1.5 * relational.clients[0].rows, "a shop has several departments"
 
 
+@pytest.mark.slow
 def test_the_examples_data_are_what_its_script_makes(tmp_path):
     subprocess.run([sys.executable, EXAMPLES / "make_data.py", tmp_path], check=True)
     for name, source in (

@@ -453,6 +453,7 @@ def test_the_twin_is_learnable(monkeypatch):
     assert 0.58 < reached < 0.75 and np.bincount(task.held_out_labels["test"]).max() / 2000 < 0.42
 
 
+@pytest.mark.slow
 def test_width_only_narrows_the_twin_and_memory_does_not_change_it(monkeypatch):
     small_twin(monkeypatch)
     wide, narrow = (

@@ -46,14 +46,19 @@ def dual_step(
     """
     h = sum_of(h_own)
     z = loss.z_update(y, dual, h, rho, z, solver)  # (7)
-    dual = dual + rho * (h - z)  # (8)
-    shared = dual + rho * (h - z)
-    return z, dual, [shared - rho * own for own in h_own]  # (14), before the sum over G_i(r)
+    # in place: of millions of rows, new memory takes longer than the arithmetic
+    dual = (h - z).mul_(rho).add_(dual)  # (8)
+    shared = (h - z).mul_(rho).add_(dual)
+    pulls = [torch.sub(shared, scaled, out=scaled) for scaled in (rho * own for own in h_own)]
+    return z, dual, pulls  # (14), before the sum over G_i(r)
 
 
 def sum_of(parts: Sequence[Tensor]) -> Tensor:
-    """The sum of the parts, added in their order."""
-    return sum(parts[1:], start=parts[0])
+    """The sum of the parts, added in their order; of one part, that part itself."""
+    total = parts[0] + parts[1] if len(parts) > 1 else parts[0]
+    for part in parts[2:]:
+        total += part
+    return total
 
 
 @dataclass(frozen=True)

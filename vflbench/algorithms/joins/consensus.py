@@ -68,11 +68,12 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
         me.state.h = [me.state.z.new_zeros(sum(held), public.outputs) for held in joined["held"]]
     join: Join | None = None
     labels: Labels | None = None
+    h_own: list[torch.Tensor] = []  # me.state.h, for every joined row
 
     async for t in me.rounds():
         join = join or Join.of(me.state.mapping, me.device)
         labels = labels or Labels(me, me.state.mapping["labels"], public, config)
-        h_own = [join.expand(i, me.state.h[i]) for i in every]
+        h_own = h_own or [join.expand(i, me.state.h[i]) for i in every]
         me.state.z, me.state.dual, pulls = await me.compute(
             dual_step, h_own, me.state.z, me.state.dual, labels.y, loss, cfg.rho, cfg.z_solver, cost=len(labels.y)
         )  # (7), (8)
@@ -95,7 +96,8 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
 
         predictions = await me.recv_all(me.clients, tag="prediction")
         me.state.h = union(public, predictions)
-        me.report(train_loss=loss.mean(join.total(me.state.h), labels.y), epoch=t, offset=labels.offset)
+        h_own = [join.expand(i, me.state.h[i]) for i in every]
+        me.report(train_loss=loss.mean(sum_of(h_own), labels.y), epoch=t, offset=labels.offset)
 
 
 async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig) -> None:

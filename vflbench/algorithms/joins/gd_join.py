@@ -70,7 +70,7 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
         gradient = await me.compute(loss.gradient, z, labels.y, cost=len(z))
         for i, name in enumerate(me.clients):
             await me.send(name, join.collapse(i, gradient), tag="residual")
-        me.report(train_loss=loss.mean(z, labels.y), epoch=t, offset=labels.offset)
+        me.report(train_loss=loss.mean(z, labels.y, gradient), epoch=t, offset=labels.offset)
 
 
 async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig) -> None:

@@ -150,27 +150,28 @@ class Join:
     def expand(self, table: int, values: Tensor) -> Tensor:
         """(N, d_c): for every joined row the value of the row of `table` behind it."""
         if values.shape[1] == 1:  # torch takes ten times as long for a matrix of one column as for a vector
-            return values[:, 0].index_select(0, self.rows[table])[:, None]
+            return values.flatten().index_select(0, self.rows[table]).unsqueeze(1)
         return values.index_select(0, self.rows[table])
 
     def collapse(self, table: int, values: Tensor) -> Tensor:
         """(n_i, d_c): for every row of `table` the sum of `values` (N, d_c) over the joined rows that it is behind."""
         size = sum(self.held[table])
         if values.shape[1] == 1:
-            return values.new_zeros(size).index_add_(0, self.rows[table], values[:, 0])[:, None]
+            return values.new_zeros(size).index_add_(0, self.rows[table], values.flatten()).unsqueeze(1)
         return values.new_zeros(size, values.shape[1]).index_add_(0, self.rows[table], values)
 
     def total(self, values: Sequence[Tensor]) -> Tensor:
         """(N, d_c): the sum over tables of `values` (n_i, d_c)."""
-        return sum(
-            (self.expand(table, values[table]) for table in range(1, len(values))), start=self.expand(0, values[0])
-        )
+        total = self.expand(0, values[0])
+        for table in range(1, len(values)):
+            total += self.expand(table, values[table])
+        return total
 
     def divide(self, table: int, values: Tensor) -> tuple[Tensor, ...]:
         """`values` (n_i, ...) divided as the clients of `table` hold its rows."""
         if len(self.held[table]) == 1:
             return (values,)
-        parts: tuple[Tensor, ...] = values.split(list(self.held[table]))
+        parts: tuple[Tensor, ...] = values.split_with_sizes(self.held[table])
         return parts
 
 
@@ -250,7 +251,7 @@ class ClientBatches:
         self.drawn = tables.trains_privately(config.privacy)
         self.noisy: NoisyGradients | None = None
         self.count = 0
-        self.kept: list[Tensor] = []  # the features of batches that are the same in every epoch
+        self.kept: list[tuple[Tensor, Tensor, int]] = []  # batches that are the same in every epoch, as `epoch` yields
 
     async def receive(self) -> None:
         """Keep in `me.state.batches` which own rows each batch needs, and how many joined rows the batch has.
@@ -280,12 +281,17 @@ class ClientBatches:
                 self.me, self.config, rate, self.count, drawn_by_server=True, releases=releases
             )
         if not self.drawn:
-            rows = torch.from_numpy(state.batches["rows"]).to(device).split(state.batches["lengths"].tolist())
-            few = len(state.batches["rows"]) * features.shape[1] <= MOST_KEPT
-            if few and not self.kept:
-                self.kept = [gathered(features, own) for own in rows]
-            for number, (own, size) in enumerate(zip(rows, state.batches["sizes"].tolist(), strict=True)):
-                yield own, self.kept[number] if few else gathered(features, own), size
+            if not self.kept:
+                rows = torch.from_numpy(state.batches["rows"]).to(device).split(state.batches["lengths"].tolist())
+                sizes = state.batches["sizes"].tolist()
+                batches = ((own, gathered(features, own), size) for own, size in zip(rows, sizes, strict=True))
+                if len(state.batches["rows"]) * features.shape[1] > MOST_KEPT:
+                    for batch in batches:
+                        yield batch
+                    return
+                self.kept = list(batches)
+            for batch in self.kept:
+                yield batch
             return
         for _ in range(self.count):
             drawn = torch.from_numpy(state.rows[await self.me.recv(SERVER, tag="rows")]).to(device)

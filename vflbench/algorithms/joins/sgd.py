@@ -66,8 +66,9 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
         total, seen, count = 0.0, 0, 0
         async for join, y in batches.epoch(whole, labels.y):
             z = join.total(union(public, await me.recv_all(me.clients, tag="prediction")))
-            total, seen, count = total + (loss.mean(z, y) * len(y) if len(y) else 0.0), seen + len(y), count + 1
-            gradient = await me.compute(loss.gradient, z, y, cost=len(y))
+            size = len(y)
+            gradient = await me.compute(loss.gradient, z, y, cost=size)
+            total, seen, count = total + (loss.mean(z, y, gradient) * size if size else 0.0), seen + size, count + 1
             for i, clients in enumerate(public.parts):  # LoJ scatters to LoU, and LoU to its clients
                 for c, part in zip(clients, join.divide(i, join.collapse(i, gradient)), strict=True):
                     await me.send(me.clients[c], part, tag="residual")
@@ -75,7 +76,7 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
                 continue
             received = dict(zip(everyone, await me.recv_all(everyone, tag="gradient"), strict=True))
             for names in groups:
-                divisor = min(batches.size, len(labels.y)) if batches.drawn else len(y)
+                divisor = min(batches.size, len(labels.y)) if batches.drawn else size
                 step = sum_of([received[name] for name in names]) / divisor  # (17)
                 await me.send_many(names, step, tag="step")
         me.report(train_loss=total / max(seen, 1), iterations=t * count, epoch=t, offset=labels.offset)

@@ -12,12 +12,12 @@ row is in it G times.
 """
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import torch
 
 from vflbench.algorithms.joins import exposes, shared
-from vflbench.algorithms.joins.admm import sum_of
 from vflbench.algorithms.joins.shared import Keys, Labels, LocalTable, PartyKeys
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
@@ -88,9 +88,9 @@ async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig
                 chosen = poisson(public.samples, rate, me.secret_rng("batches"))
                 await me.send_many(me.clients, chosen, tag="rows")
                 y = labels.y[chosen]
-            z = sum_of(await me.recv_all(me.clients, tag="prediction"))
-            total, seen = total + (loss.mean(z, y) * len(y) if len(y) else 0.0), seen + len(y)
-            gradient = await me.compute(loss.gradient, z, y, cost=len(y))
+            z, size = reduce(torch.Tensor.add_, await me.recv_all(me.clients, tag="prediction")), len(y)
+            gradient = await me.compute(loss.gradient, z, y, cost=size)
+            total, seen = total + (loss.mean(z, y, gradient) * size if size else 0.0), seen + size
             await me.send_many(me.clients, gradient, tag="residual")
         me.report(train_loss=total / max(seen, 1), iterations=t * len(answers), epoch=t, offset=labels.offset)
 
@@ -124,7 +124,8 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
             out, inside = model.inside(x)
             await me.send(SERVER, tables.protect_predictions(me, out, rows), tag="prediction")
             residual = await me.recv(SERVER, tag="residual")
-            gradient = await me.compute(model.private_gradient, x, residual, out, inside, noisy, cost=len(x))
-            model.descend(gradient / (expected if drawn else len(x)), cfg.lr, cfg.weight_decay)
+            size = len(x)
+            gradient = await me.compute(model.private_gradient, x, residual, out, inside, noisy, cost=size)
+            model.descend(gradient / (expected if drawn else size), cfg.lr, cfg.weight_decay)
         if me.evaluates(t):
             me.report(partial=table.predictions())

@@ -13,7 +13,7 @@ import torch
 
 from vflbench.federation import links as L
 from vflbench.federation.codec import Encoded, Encoder
-from vflbench.federation.payload import Copied, copy_payload
+from vflbench.federation.payload import COPIES, Copied, copy_payload
 from vflbench.federation.runtime.mail import NOTHING
 from vflbench.types import FederationError
 
@@ -30,7 +30,7 @@ def copying(party: Member) -> Copy:
 
     def copied(payload: Any, dst: str, tag: str) -> Copied:
         try:
-            return copy_payload(payload)
+            return (COPIES.get(type(payload)) or copy_payload)(payload)
         except FederationError as error:
             raise FederationError(f"{party.name} sends {tag!r} to {dst}: {error}") from None
         except RecursionError:
