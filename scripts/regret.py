@@ -5,7 +5,8 @@ A comparison (`vflbench figures comparison/<data>`) trains every method with thr
 what that gave. `choose` is asked the same: the same division of the same data, and the mean over the comparison's seeds
 of its target. Bytes are those until validation rows are at the target, and those of 1,000 predictions, on both sides.
 Each answer is a row more in docs/results/choosing/regret.csv. Rows that are there are kept; a search that was stopped
-goes on. Words with = are for `choose`. Searches are in outputs/regret, below the current folder.
+goes on. An answer before every method was tried once gets no row. Words with = are for `choose`. Searches are in
+outputs/regret, below the current folder.
 """
 
 from __future__ import annotations
@@ -144,6 +145,9 @@ def main() -> int:
             if (code := cli.command(["choose", *words, "resume=true"])) not in (0, 2):
                 return code
             answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+            if not answer["tuning"]["trials_each"]:
+                print(f"{data} on {network}: not every method was tried once, so no row: a larger budget= goes on")
+                continue
             add({"dataset": data, "network": network, "target": wanted} | compared(answer, exhaustive(data)))
     return 0
 
