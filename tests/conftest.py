@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import importlib.util
@@ -113,6 +114,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     # Half a million objects of modules and tests, which live to the end: no collection looks at them again.
     gc.freeze()
+
+
+_full = 2**31  # bytes of memory at which garbage is looked for
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    # As it is looked for rarely, each worker held 10 GB of it after the slow tests, also for the C library.
+    global _full
+    if _resident() > _full:
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        _full = max(2**31, _resident() + 2**30)
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def network_option(name: str, **changes: Any) -> dict[str, Any]:
