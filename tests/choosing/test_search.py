@@ -201,6 +201,7 @@ def test_two_searches_find_the_same_and_one_that_was_killed_too(tmp_path: Path) 
 @pytest.mark.slow
 def test_ctrl_c_ends_processes_that_train_side_by_side(tmp_path: Path) -> None:
     """A terminal sends it to all of them; the search waits for none for ever, and goes on."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it, and so would children
     command = [sys.executable, "-m", "vflbench", "choose", *TASK, f"out={tmp_path / 'a'}", "trials=2", "jobs=2"]
     for runs in (1, 3):
         process = subprocess.Popen([*command, "resume=true"], stdout=-3, stderr=-3, start_new_session=True)
