@@ -259,13 +259,8 @@ class Search:
         return Task(([*words, *again], str(self.folder / folder), self._halving(method, level)), about)
 
     def _bound(self, method: Method, shows: list[str]) -> list[str]:
-        """The override that ends a trial which cannot win any more."""
+        """The override that ends a trial which cannot win: what shows no more, with its mechanism, took less."""
         key = LIMITS.get(self.question.cost)
-        best = self.best_cost(method, shows)
-        return [f"{key}={MARGIN * best!r}"] if key and best else []
-
-    def best_cost(self, method: Method, shows: list[str]) -> float | None:
-        """The least cost to the target among those that show no more and have the same mechanism."""
         costs = [
             cost
             for other in self.record.methods
@@ -274,7 +269,8 @@ class Search:
             if trial.reached and (cost := trial.cost(self.question.cost)) is not None
             if shown.no_more(trial.shows, shows)
         ]
-        return min(costs, default=None)
+        best = min(costs, default=0.0)
+        return [f"{key}={MARGIN * best!r}"] if key and best else []
 
     def _halving(self, method: Method, level: int) -> halving.Halving:
         """What may end a trial: time, and other settings of its method that are better at equal cost."""
@@ -421,8 +417,7 @@ class Search:
         if there:
             return [method for _, method in sorted(there, key=lambda pair: pair[0])]
         sign = -1 if self._goal == "max" else 1
-        near = sorted(best, key=lambda pair: sign * (pair[1].metric or 0.0))
-        return [method for method, _ in near[:NEAREST]]
+        return [method for method, _ in sorted(best, key=lambda pair: sign * (pair[1].metric or 0.0))[:NEAREST]]
 
     # --- the final ------------------------------------------------------------------------------------------------
 
@@ -441,8 +436,8 @@ class Search:
             else:
                 self._note(f"{folder} failed: {failure}")
             self._write()
-            said = run.summary["status"] if run is not None else failure
-            self.report(f"[final] {method.name}, {Path(folder).name}: {said}{self._time_left()}")
+            status = run.summary["status"] if run is not None else failure
+            self.report(f"[final] {method.name}, {Path(folder).name}: {status}{self._time_left()}")
         missing = [
             f"{method.name} seed {seed}"
             for method in finalists
@@ -477,8 +472,7 @@ class Search:
     def setting(self, method: Method) -> list[str]:
         """The overrides of a method's best setting, without seed and target."""
         best = self._best(method)
-        values = spaces.in_words(best.values) if best is not None and best.number else []
-        return [*method.words, *values]
+        return [*method.words, *(spaces.in_words(best.values) if best is not None and best.number else [])]
 
     def _final_bound(self, method: Method) -> list[str]:
         best, key = self._best(method), LIMITS.get(self.question.cost)
