@@ -216,6 +216,8 @@ class ComputeConfig:
     message_seconds: Seconds = 0.0  #: seconds that a message keeps its sender busy, beside the network
     #: epochs to a target grow as 1 + B / penalty_batch; null: they do not depend on B
     penalty_batch: Positive | None = None
+    #: epochs to a target grow as 1 + w / penalty_workers, w the most workers of a party; null: they do not depend on w
+    penalty_workers: Positive | None = None
     file: str | None = None  #: the machine profile that the constants are from
 
 

@@ -98,6 +98,28 @@ def test_the_active_party_is_told_once_that_all_is_done_and_again_after_a_notice
     assert epoch.over()
 
 
+def test_no_worker_gets_a_task_until_the_replicas_are_averaged() -> None:
+    for epoch in (passive(2), active(2)):
+        epoch.every = 2
+        if isinstance(epoch, ActiveEpoch):
+            for j in range(3):
+                come(epoch, j)
+        first = tasks(epoch)
+        assert [task.batch for _, task in first] == [0, 1] and not epoch.averages()
+        if isinstance(epoch, PassiveEpoch):
+            for worker, task in first:
+                embed(epoch, worker, task.batch)
+                epoch.on_gradient(Gradient(task.batch, 0, 0.0, Z))
+            first = tasks(epoch)
+            assert [task.kind for _, task in first] == ["backward"] * 2
+        epoch.on_result("w0", Result("stepped", 0, 0, (0.5, [])))
+        assert not epoch.averages() and tasks(epoch) == []  # w1 is at work
+        epoch.on_result("w1", Result("stepped", 1, 0, (0.5, [])))
+        assert epoch.averages() and not epoch.averages()
+        assert [task.batch for _, task in tasks(epoch)] == [2]
+        assert not epoch.full()
+
+
 def test_a_deadline_begins_with_the_embedding_and_ends_with_the_gradient() -> None:
     epoch = passive(count=2)
     tasks(epoch)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from vflbench.algorithms.split.planner import (
     Plan,
     Setting,
     epoch_seconds,
+    growth,
     largest_batch,
     plan,
     played_epoch_seconds,
@@ -209,6 +212,23 @@ def test_with_table_8_the_best_workers_and_batch_are_inside_their_ranges() -> No
     assert plan(Delays(dataclasses.replace(PAPER, penalty_batch=None)), setting).batch_size == 1024
     cheap = dataclasses.replace(PAPER, server_seconds=0.0, batch_latency=0.2)
     assert plan(Delays(cheap), setting).active_workers > found.active_workers
+
+
+def test_more_workers_need_more_epochs_as_measured() -> None:
+    """Table 2 as we measured it, 4 to 50 workers: within a quarter of 1 + w."""
+    path = Path(__file__).resolve().parents[2] / "docs/results/pubsub_vfl/table2.csv"
+    rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    workers, epochs = (np.array([float(row[key]) for row in rows]) for key in ("algorithm.workers", "epochs"))
+    paper = Delays(ComputeConfig(**yaml.safe_load((config_dir() / "compute/paper_table8.yaml").read_text())))
+    grown = growth(paper, workers, workers, np.full(len(workers), 32.0))
+    shares = epochs / grown / (epochs[-1] / grown[-1])
+    assert len(rows) == 7 and shares == pytest.approx(np.ones(7), rel=0.25)
+    assert growth(Delays(PAPER), 4, 50, np.array([128.0])) == pytest.approx([2.0])
+    # so a target wants fewer workers than an epoch does
+    setting = Setting(700_000, 32, LinkConfig(1.0, 1.0))
+    found = plan(Delays(dataclasses.replace(PAPER, penalty_workers=1.0)), setting)
+    free = plan(Delays(PAPER), setting)
+    assert found.active_workers < free.active_workers and found.epoch_seconds > free.epoch_seconds
 
 
 def test_the_literal_objective_takes_the_fewest_workers_and_the_batch_that_the_link_allows() -> None:

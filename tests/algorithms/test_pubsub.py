@@ -339,6 +339,40 @@ def test_averages_are_of_the_replicas() -> None:
     assert all(np.array_equal(replica, whole.thetas["passive_1"]) for replica in replicas)
 
 
+def test_averages_within_an_epoch_are_of_the_steps_since_the_last() -> None:
+    """Two workers, batches of half the size, an average after each two steps: a step on both, where none runs ahead."""
+    task = classes(parties=3)
+    halves = {"batch_size": 10, "workers": 2, "passive_workers": 2, "outstanding": 1, "average_every": 2}
+    whole = run(vfl, task, batch_size=20)
+    result = run(pubsub_vfl, task, **halves, compute=constant(1, 1, 1))
+    close(result.thetas, whole.thetas)
+    close(run(avfl_ps, task, **halves).thetas, whole.thetas)
+    # 4 batches an epoch: after two of them, and at the end
+    for tag in ("replica", "model"):
+        sent = {t: count for (t, name), (count, _) in result.sent().items() if name == tag}
+        assert sent == dict.fromkeys([1, 2], 2 * 2 * 3)
+    # a pair's halves of two batches are its two batches; the replicas meet at the end of the epoch only
+    apart = run(avfl_ps, task, **halves | {"average_every": None})
+    close(run(vfl_ps, task, batch_size=20, workers=2, average_every=2).thetas, apart.thetas)
+    differ(apart.thetas, whole.thetas)
+    # of a replica alone, and beyond the epoch, it changes nothing
+    for module, every in ((pubsub_vfl, 1), (avfl_ps, 1), (vfl_ps, 3)):
+        one = run(module, task, workers=1, passive_workers=1, average_every=every)
+        apart = run(module, task, workers=1, passive_workers=1)
+        assert all(np.array_equal(theta, apart.thetas[name]) for name, theta in one.thetas.items())
+    for keys in ({"aggregation": "every_epoch"}, {"average_every": 5}):
+        assert [pubsub_vfl.averages(pubsub_vfl.Config(**keys), t, 9) for t in (5, 6, 9)] == [True] * 3
+
+
+def test_staleness_is_the_steps_between_an_embedding_and_its_gradient() -> None:
+    """Four batches: one worker that waits has none, one that embeds all of them first has 0, 1, 2 and 3."""
+    task = classes(parties=2)
+    for outstanding, mean in ((1, 0.0), (4, 1.5)):
+        options = {"batch_size": 10, "workers": 1, "passive_workers": 1, "outstanding": outstanding}
+        found = run(pubsub_vfl, task, **options, compute=constant(0, 1, 0))
+        assert found.observer.extra["staleness_passive_1"] == mean
+
+
 def test_the_interval_between_averages() -> None:
     assert [pubsub_vfl.interval(t, 5) for t in range(1, 13)] == [1, 1, 1, 2, 3, 4, 5, 5, 5, 5, 5, 5]
     assert {pubsub_vfl.interval(t, 1) for t in range(1, 20)} == {1}
@@ -501,6 +535,7 @@ def settings_of_a_run(draw: st.DrawFn) -> tuple[AlignedTask, dict[str, Any]]:
         "embedding_capacity": draw(st.sampled_from([1, 1, 5])),
         "gradient_capacity": draw(st.sampled_from([1, 1, 5])),
         "aggregation": draw(st.sampled_from(["semi_async", "every_epoch", "never"])),
+        "average_every": draw(st.sampled_from([None, None, 1, 2])),
         "network": NetworkConfig("test", links=links),
         "compute": compute,
         "seed": draw(st.integers(0, 99)),

@@ -5,7 +5,7 @@ runs AVFL on batches that are dealt to the pairs beforehand. No pair takes over 
 
 Departures
 1. Both parameter servers average their workers at the end of every epoch, as PubSub-VFL's do; the paper does not say
-   when.
+   when. With average_every=K they do so after every K batches of the epoch, too: all pairs wait for one another then.
 2. A pair has a link of its own, and its passive worker waits for at most `outstanding` gradients.
 3. The reported training loss is the mean of the pairs' means, whatever their numbers of batches.
 """
@@ -51,6 +51,7 @@ class Config(PairKeys):
 
     name: str = "avfl_ps"
     outstanding: Count = 5  # batches of a passive worker that wait for their gradient, at most
+    average_every: Count | None = None  # batches of an epoch between two averages; null: at the end of an epoch
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -68,17 +69,29 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     return specs
 
 
+def stretches(config: RunConfig, count: int, place: int) -> list[range]:
+    """The batches of a pair between two averages, of an epoch's `count` batches; some may be empty."""
+    cfg: Config = config.algorithm
+    size = cfg.average_every or count
+    return [
+        range(first + (place - first) % cfg.workers, min(first + size, count), cfg.workers)
+        for first in range(0, count, size)
+    ]
+
+
 async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Average the workers' replicas at the end of an epoch."""
+    """Average the workers' replicas after each stretch of an epoch."""
     workers = workers_of(me.name, config.algorithm.workers)
     side = Side(me, data, public, config)
     me.state.model = side.model
     seconds = side.serving(len(workers))
+    averages = len(stretches(config, -(-public.samples // config.algorithm.batch_size), 0))
     await private.settle_labels(me, data.labels, workers)
 
     async for t in me.rounds():
-        side.theta.copy_(await me.compute(average, await me.recv_all(workers, tag="replica"), seconds=seconds))
-        await me.send_many(workers, side.theta, tag="model")
+        for _ in range(averages):
+            side.theta.copy_(await me.compute(average, await me.recv_all(workers, tag="replica"), seconds=seconds))
+            await me.send_many(workers, side.theta, tag="model")
         await score(me, side, t)
 
 
@@ -91,9 +104,10 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
-        await run_ahead(me, side, partner, rows, range(side.place, len(rows), cfg.workers), cfg.outstanding)
-        await me.send(side.organisation, side.theta, tag="replica")
-        side.theta.copy_(await me.recv(side.organisation, tag="model"))
+        for ids in stretches(config, len(rows), side.place):
+            await run_ahead(me, side, partner, rows, ids, cfg.outstanding)
+            await me.send(side.organisation, side.theta, tag="replica")
+            side.theta.copy_(await me.recv(side.organisation, tag="model"))
 
 
 async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
@@ -106,7 +120,9 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
-        losses = await latest_first(me, side, partners, rows, len(range(side.place, len(rows), cfg.workers)))
+        losses = []
+        for ids in stretches(config, len(rows), side.place):
+            losses += await latest_first(me, side, partners, rows, len(ids))
+            await me.send(ACTIVE, side.theta, tag="replica")
+            side.theta.copy_(await me.recv(ACTIVE, tag="model"))
         me.report(train_loss=sum(losses) / len(losses), epoch=t, iterations=t * len(rows))
-        await me.send(ACTIVE, side.theta, tag="replica")
-        side.theta.copy_(await me.recv(ACTIVE, tag="model"))

@@ -31,7 +31,7 @@ MOST_ATTEMPTS = 1000
 class Task(NamedTuple):
     """What a hub gives a worker to do."""
 
-    kind: Literal["forward", "backward", "forget", "end"]
+    kind: Literal["forward", "backward", "forget", "average", "end"]
     batch: int = 0
     attempt: int = 0
     # backward: d loss / d z. forward, of an active worker: the embeddings, in the passive parties' order
@@ -58,8 +58,11 @@ class Notice(NamedTuple):
 class Epoch:
     """What the hubs of both sides keep; all times are the hub's."""
 
-    def __init__(self, workers: list[str], count: int, brokers: list[Broker], deadline: float | None) -> None:
-        self.brokers, self.deadline = brokers, deadline
+    def __init__(
+        self, workers: list[str], count: int, brokers: list[Broker], deadline: float | None, every: int | None
+    ) -> None:
+        self.brokers, self.deadline, self.every = brokers, deadline, every
+        self.steps = self.averaged = 0  # of the party; how many there were when the replicas were last averaged
         self.attempt = [0] * count
         self.idle = deque(workers)
         self.task: dict[str, Task | None] = dict.fromkeys(workers)  # what each worker works on
@@ -80,6 +83,20 @@ class Epoch:
         self.task[worker] = task
         self.outbox.append((worker, tuple(task), "task"))
 
+    def full(self) -> bool:
+        """Whether enough steps are done or in hand for an average within the epoch: workers get no task before it."""
+        if self.every is None or self.steps == len(self.attempt):
+            return False
+        steps = self.steps + sum(task.steps for task in self.task.values() if task)
+        return steps >= self.averaged + self.every
+
+    def averages(self) -> bool:
+        """Whether the replicas are averaged now: all workers are idle. Messages may be under way."""
+        if not self.full() or any(self.task.values()):
+            return False
+        self.averaged = self.steps
+        return True
+
     def patience(self, now: float) -> float | None:
         """Seconds until the next deadline; None where nobody waits."""
         ends = [end for broker in self.brokers if (end := broker.deadline()) is not None]
@@ -90,10 +107,11 @@ class Epoch:
         for broker in self.brokers:
             yield from broker.expired(now)
 
-    def _put_down(self, worker: str) -> Task:
+    def _put_down(self, worker: str, result: Result) -> Task:
         """Take the task from a worker that has answered, and return it."""
         task, self.task[worker] = self.task[worker], None
         assert task is not None, f"{worker} answers without a task"
+        self.steps += result.outcome == "stepped" and task.steps
         self.idle.append(worker)
         return task
 
@@ -112,11 +130,20 @@ class PassiveEpoch(Epoch):
     capacity : q, messages that a gradient channel holds.
     outstanding : the most batches of a worker that wait for their gradient.
     deadline : seconds that an embedding waits for its gradient.
+    every : steps of the party between two averages of its replicas; None: none within an epoch.
     """
 
-    def __init__(self, workers: list[str], count: int, capacity: int, outstanding: int, deadline: float | None) -> None:
+    def __init__(
+        self,
+        workers: list[str],
+        count: int,
+        capacity: int,
+        outstanding: int,
+        deadline: float | None,
+        every: int | None = None,
+    ) -> None:
         self.gradients = Broker(capacity)
-        super().__init__(workers, count, [self.gradients], deadline)
+        super().__init__(workers, count, [self.gradients], deadline, every)
         self.outstanding = outstanding
         # batch IDs that no worker has, smallest first: all passive parties take them in one order
         self.queue = list(range(count))
@@ -126,6 +153,8 @@ class PassiveEpoch(Epoch):
         # batches whose gradient is there for a worker
         self.arrived: dict[str, deque[int]] = {worker: deque() for worker in workers}
         self.finished: set[int] = set()  # stepped on
+        self.begun: dict[int, int] = {}  # batch -> the party's steps when its latest attempt began
+        self.staleness: list[int] = []  # of each step: the party's steps between the embedding and it
         self.notices, self.reported = 0, -1  # notices that came; how many the active party knows were heeded
         self.ended = False  # the active party says so
 
@@ -144,7 +173,7 @@ class PassiveEpoch(Epoch):
 
     def serve(self, now: float) -> None:
         """Give every idle worker a gradient if one is there, else a new batch; report when all is done."""
-        for _ in range(len(self.idle)):
+        for _ in range(0 if self.full() else len(self.idle)):
             worker = self.idle.popleft()
             if task := self._step(worker) or self._batch(worker):
                 self.give(worker, task)
@@ -156,7 +185,7 @@ class PassiveEpoch(Epoch):
 
     def on_result(self, worker: str, result: Result) -> bool:
         """Note a worker's answer, and return whether it is an embedding to publish."""
-        task = self._put_down(worker)
+        task = self._put_down(worker, result)
         if result.outcome == "stepped" and task.steps:
             self.given_up.clear()
         elif result.outcome == "failed":
@@ -199,6 +228,8 @@ class PassiveEpoch(Epoch):
             if j in held and (gradient := self.gradients.next(j)) is not None:  # else it was abandoned
                 del held[j]
                 steps = j not in self.finished
+                if steps:
+                    self.staleness.append(len(self.finished) - self.begun[j])
                 self.finished.add(j)
                 return Task("backward", j, gradient.attempt, gradient.dz, steps)
         return None
@@ -210,6 +241,7 @@ class PassiveEpoch(Epoch):
         j = self.queue.pop(0)
         self.held[worker][j] = None
         self.owner[j] = worker
+        self.begun[j] = len(self.finished)
         return Task("forward", j, self.attempt[j])
 
     def _take_back(self, worker: str, task: Task | None) -> None:
@@ -246,13 +278,20 @@ class ActiveEpoch(Epoch):
     passive : the passive parties' names.
     capacity : p, messages that an embedding channel holds.
     deadline : seconds within which all embeddings of a batch have to come.
+    every : as for `PassiveEpoch`.
     """
 
     def __init__(
-        self, workers: list[str], count: int, passive: list[str], capacity: int, deadline: float | None
+        self,
+        workers: list[str],
+        count: int,
+        passive: list[str],
+        capacity: int,
+        deadline: float | None,
+        every: int | None = None,
     ) -> None:
         self.embeddings = {name: Broker(capacity) for name in passive}
-        super().__init__(workers, count, list(self.embeddings.values()), deadline)
+        super().__init__(workers, count, list(self.embeddings.values()), deadline, every)
         self.ready: deque[int] = deque()  # batches whose embeddings are all there, oldest first
         self.since: dict[int, float] = {}  # when the last embedding of a batch was published
         self.young = math.inf if deadline is None else deadline / 2
@@ -276,14 +315,14 @@ class ActiveEpoch(Epoch):
 
     def serve(self, now: float) -> None:
         """Give idle workers the batches that are ready."""
-        while self.idle and (j := self._next(now)) is not None:
+        while self.idle and not self.full() and (j := self._next(now)) is not None:
             self.ready.remove(j)
             zs = [broker.next(j).z for broker in self.brokers]
             self.give(self.idle.popleft(), Task("forward", j, self.attempt[j], zs, j not in self.stepped))
 
     def on_result(self, worker: str, result: Result) -> bool:
         """Note a worker's answer, and return whether it has gradients to publish."""
-        self._put_down(worker)
+        self._put_down(worker, result)
         j, current = result.batch, self.current(result.batch, result.attempt)
         if result.outcome == "stepped" and j not in self.stepped:
             self.losses.append(result.value[0])

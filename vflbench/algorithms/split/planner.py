@@ -1,6 +1,7 @@
 """The planner of PubSub-VFL (Algorithm 2): it finds each party's number of workers, and the batch size, by enumeration.
 
-`epoch` minimises the time to a target, epoch seconds * (1 + B / B_c). An epoch is what the algorithm does: batches are
+`epoch` minimises the time to a target, epoch seconds * (1 + B / B_c) * (1 + w / W_c), w the most workers of a party:
+each replica makes a w-th of an epoch's steps, so more epochs are needed (departure: ours). An epoch is what the algorithm does: batches are
 dealt to parallel workers. A formula gives its seconds for the whole grid, within 5 % for most points. The formula's
 minimum tends to lie where it errs downwards. So the FINALISTS that it ranks best are played event by event, and the
 best of those is chosen. Neither the formula nor the play knows deadlines, failures or noise.
@@ -68,7 +69,7 @@ class Plan:
     passive_workers: int  # of each passive party
     batch_size: int
     epoch_seconds: float  # of one epoch, its share of the synchronisations included
-    # to the target, in units of the epochs that it takes with small batches: epoch_seconds * (1 + B / B_c)
+    # to the target, in units of the epochs that small batches of one replica take: epoch_seconds * `growth`
     target_seconds: float
 
 
@@ -91,6 +92,9 @@ def check(config: RunConfig) -> list[Problem]:
     if config.engine.name == "ray":
         allowed = "plans for the delay model and links of the simulation; here both are real: none"
         problems.append(Problem("algorithm.planner", cfg.planner, allowed))
+    if cfg.average_every is not None:
+        allowed = "the planner plans for averages at the ends of epochs: null, or algorithm.planner=none"
+        problems.append(Problem("algorithm.average_every", cfg.average_every, allowed))
     if work.counts(config.compute):
         allowed = "the planner plans with the delays of each part: compute=paper_table8 or compute=measured"
         problems.append(Problem("compute", config.compute.name, allowed))
@@ -183,10 +187,9 @@ def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = 
     VflbenchError : memory allows no batch size of the list, or every choice has more workers than batches.
     """
     epochs = epoch_seconds(delays, setting)
-    penalty = delays.config.penalty_batch
     sizes = np.array(setting.batch_sizes, dtype=np.float64)
-    growth = np.ones_like(sizes) if penalty is None else 1 + sizes / penalty  # of the epochs to the target
-    targets = epochs * growth
+    grown = growth(delays, *_grid(setting), sizes)
+    targets = epochs * grown
     objective = np.where(np.isfinite(targets), literal_cost(delays, setting), np.inf) if planner == "paper" else targets
     bound = min((largest_batch(*numbers) for numbers in setting.memory), default=np.inf)
     objective = np.where(sizes <= bound, objective, np.inf)
@@ -211,7 +214,7 @@ def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = 
         """The exact objective at one point."""
         if point not in played:
             played[point] = played_epoch_seconds(delays, setting, *choice(point))
-        return float(objective[point] if planner == "paper" else played[point] * growth[point[2]])
+        return float(objective[point] if planner == "paper" else played[point] * grown[point])
 
     best = min(float(objective[point]) for point in points)
     if planner == "epoch":
@@ -231,7 +234,15 @@ def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = 
     tied = sorted((point for point in points if objective[point] <= limit), key=small)[:FINALISTS]
     tied += sorted((point for point in played if play(point) <= limit), key=small)
     point = next(point for point in tied if play(point) <= limit)
-    return Plan(*choice(point), played[point], float(played[point] * growth[point[2]]))
+    return Plan(*choice(point), played[point], float(played[point] * grown[point]))
+
+
+def growth(delays: Delays, active: Any, passive: Any, sizes: Any) -> Array:
+    """How many times as many epochs a target takes: with larger batches, and with more replicas that share them."""
+    batch, workers = delays.config.penalty_batch, delays.config.penalty_workers
+    larger = 1.0 if batch is None else 1 + sizes / batch
+    more = 1.0 if workers is None else 1 + np.maximum(active, passive) / workers
+    return np.ones(np.broadcast_shapes(*(np.shape(each) for each in (active, passive, sizes)))) * larger * more
 
 
 def largest_batch(maximum: float, base: float, per_sample: float, exponent: float) -> float:

@@ -9,7 +9,8 @@ broker and parameter server. What a hub keeps for an epoch, with the channels Ce
                         publish d loss / d z_j to Cg[j]
     who waits           gives batch j up after T_ddl and tells the other side: j is taken once more (departure 11)
     parameter server    at the end of epoch t, where t mod DeltaT_t = 0:
-                        theta <- the mean of the workers' replicas, back to them
+                        theta <- the mean of the workers' replicas, back to them;
+                        with average_every=K after every K steps of the party, and at the end of every epoch
 
 Departures, where the paper is silent or cannot be taken literally
 1. Messages pass hub to hub (one link each way); inside an organisation they are free. A hub's broker holds what comes
@@ -107,6 +108,7 @@ class Config(Keys):
     # of replicas: by equation 5 | every epoch | at the end only
     aggregation: Literal["semi_async", "every_epoch", "never"] = "semi_async"
     interval: Count = 5  # DeltaT_0: semi_async: the interval that equation 5 grows to, epochs
+    average_every: Count | None = None  # steps of a party between two averages; null: only at the ends of epochs
     # probability that a worker loses a task, and what it waits for: to see what a crash costs
     failure_rate: float = 0.0
     # of workers and batch: epoch (least time to target) | paper (literal objective)
@@ -183,9 +185,9 @@ def interval(t: int, longest: int) -> int:
 
 def averages(cfg: Config, t: int, last: int) -> bool:
     """Whether the replicas of an organisation are averaged at the end of epoch t."""
-    if cfg.aggregation == "semi_async":
+    if cfg.aggregation == "semi_async" and cfg.average_every is None:
         return t % interval(t, cfg.interval) == 0
-    return cfg.aggregation == "every_epoch" or t == last
+    return cfg.aggregation != "never" or t == last
 
 
 # --- workers ----------------------------------------------------------------------------------------------------------
@@ -205,6 +207,9 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
             j = task.batch
             if task.kind == "forget":
                 made.pop(j, None)
+                continue
+            if task.kind == "average":
+                await replace_by_mean(me, hub, side)
                 continue
             if fails(me, cfg):
                 made.clear()
@@ -229,6 +234,9 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
         while (task := Task(*await me.recv(ACTIVE, tag="task"))).kind != "end":
+            if task.kind == "average":
+                await replace_by_mean(me, ACTIVE, side)
+                continue
             if fails(me, cfg):
                 result = Result("failed", task.batch, task.attempt)
             else:
@@ -247,11 +255,16 @@ def fails(me: Party, cfg: Config) -> bool:
 async def replicate(me: Party, hub: str, side: Side, config: RunConfig, t: int) -> None:
     """A worker's part at the end of epoch t: send its replica, and take the mean where the epoch averages."""
     if averages(config.algorithm, t, config.rounds or 0):
-        await me.send(hub, side.theta, tag="replica")
-        side.theta.copy_(await me.recv(hub, tag="model"))
+        await replace_by_mean(me, hub, side)
     else:
         async with me.evaluating():
             await me.send(hub, side.theta, tag="replica")
+
+
+async def replace_by_mean(me: Party, hub: str, side: Side) -> None:
+    """Send a worker's replica to its hub, and take the mean of all."""
+    await me.send(hub, side.theta, tag="replica")
+    side.theta.copy_(await me.recv(hub, tag="model"))
 
 
 # --- hubs -------------------------------------------------------------------------------------------------------------
@@ -267,8 +280,10 @@ async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, confi
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
-        epoch = PassiveEpoch(workers, len(rows), cfg.gradient_capacity, cfg.outstanding, cfg.deadline)
-        async for src, tag, message in events(me, cfg, workers, epoch, sources):
+        epoch = PassiveEpoch(
+            workers, len(rows), cfg.gradient_capacity, cfg.outstanding, cfg.deadline, cfg.average_every
+        )
+        async for src, tag, message in events(me, side, workers, epoch, sources):
             if tag == "worker":
                 done = Result(*message)
                 if epoch.on_result(src, done):
@@ -284,6 +299,7 @@ async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, confi
         private.forget(me)
         await me.send_many(workers, tuple(Task("end")), tag="task")
         await aggregate(me, workers, side, config, t)
+        me.report(facts={f"staleness_{me.name}": sum(epoch.staleness) / len(epoch.staleness)})  # of the last epoch
         await score(me, side, t)
 
 
@@ -301,8 +317,8 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
         count = len(rows)
-        epoch = ActiveEpoch(workers, count, passive, cfg.embedding_capacity, cfg.deadline)
-        async for src, tag, message in events(me, cfg, workers, epoch, sources):
+        epoch = ActiveEpoch(workers, count, passive, cfg.embedding_capacity, cfg.deadline, cfg.average_every)
+        async for src, tag, message in events(me, side, workers, epoch, sources):
             if tag == "worker":
                 done = Result(*message)
                 if epoch.on_result(src, done):
@@ -328,15 +344,23 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
 
 
 async def events(
-    me: Party, cfg: Config, workers: list[str], epoch: PassiveEpoch | ActiveEpoch, sources: Mapping[str, Sequence[str]]
+    me: Party, side: Side, workers: list[str], epoch: PassiveEpoch | ActiveEpoch, sources: Mapping[str, Sequence[str]]
 ) -> AsyncIterator[tuple[str, str, Any]]:
     """Yield what comes to a hub until the epoch is over: sender, tag and message.
 
-    Before each wait the hub's idle workers get work, and what is in the outbox is sent.
+    Before each wait the replicas are averaged where it is time, idle workers get work, and the outbox is sent.
     """
+    cfg: Config = side.config.algorithm
     count = len(workers)  # at the start of the epoch
     while not epoch.over():
         check_fruitful(epoch.given_up, count, me.name, cfg.deadline, cfg.failure_rate)
+        if epoch.averages():
+            await me.send_many(workers, tuple(Task("average")), tag="task")
+            before = list(workers)
+            await average_replicas(me, workers, side)
+            for lost_one in before:
+                if lost_one not in workers:
+                    epoch.on_loss(lost_one)
         epoch.serve(me.clock)
         for dst, message, tag in epoch.posted():
             await me.send(dst, message, tag=tag)
@@ -381,9 +405,14 @@ async def aggregate(me: Party, workers: list[str], side: Side, config: RunConfig
     In epochs that average, the workers get it; in others only an observer sees it.
     """
     if averages(config.algorithm, t, config.rounds or 0):
-        replicas = await gather(me, workers)
-        side.theta.copy_(await me.compute(average, replicas, seconds=side.serving(len(workers))))
-        await me.send_many(workers, side.theta, tag="model")
+        await average_replicas(me, workers, side)
     else:
         async with me.evaluating():
             side.theta.copy_(average(await gather(me, workers)))
+
+
+async def average_replicas(me: Party, workers: list[str], side: Side) -> None:
+    """Set the hub's model, and the workers' replicas, to the mean of the replicas."""
+    replicas = await gather(me, workers)
+    side.theta.copy_(await me.compute(average, replicas, seconds=side.serving(len(workers))))
+    await me.send_many(workers, side.theta, tag="model")

@@ -2,10 +2,10 @@
 
 A baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1; the architecture of FATE and PaddleFL). Every batch
 is cut into as many parts as there are pairs. Each pair takes its part synchronously, and both parameter servers average
-their workers after every batch.
+their workers after every batch (average_every=1), or after every few and at the end of an epoch.
 
 Departures
-1. Replicas are weighted by their rows of the batch; one without rows does not step and is left out. With plain SGD and
+1. Replicas are weighted by their rows since the last average; one without rows does not step and is left out. With plain SGD and
    equal parts this is the step on the whole batch. Each worker has its own Adam moments.
 2. A pair has a link of its own.
 3. The reported training loss is the mean of the workers' means over their parts, whatever the parts' sizes.
@@ -30,7 +30,7 @@ from vflbench.algorithms.split.shared import (
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
-from vflbench.types import AlgorithmInfo, RunConfig
+from vflbench.types import AlgorithmInfo, Count, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="vfl_ps",
@@ -51,6 +51,7 @@ class Config(PairKeys):
     """Keys of VFL-PS."""
 
     name: str = "vfl_ps"
+    average_every: Count = 1  # batches between two averages of the replicas; an epoch ends with one
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -68,8 +69,14 @@ def part(rows: np.ndarray, workers: int, place: int) -> np.ndarray:
     return rows[first : first + size + (place < more)]
 
 
+def averages(config: RunConfig, samples: int, j: int) -> bool:
+    """Whether the replicas are averaged after batch j = 0, 1 ... of an epoch."""
+    cfg: Config = config.algorithm
+    return (j + 1) % cfg.average_every == 0 or j + 1 == -(-samples // cfg.batch_size)
+
+
 async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Average the workers' replicas after every batch."""
+    """Average the workers' replicas after every batch, or after every few."""
     cfg = config.algorithm
     workers = workers_of(me.name, config.algorithm.workers)
     side = Side(me, data, public, config)
@@ -78,8 +85,10 @@ async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, 
     await private.settle_labels(me, data.labels, workers)
 
     async for t in me.rounds():
-        for rows in batches(config.seed, t, public.samples, cfg.batch_size):
-            sizes = [len(part(rows, len(workers), place)) for place in range(len(workers))]
+        dealt = batches(config.seed, t, public.samples, cfg.batch_size)
+        for first in range(0, len(dealt), cfg.average_every):
+            stretch = dealt[first : first + cfg.average_every]
+            sizes = [sum(len(part(rows, len(workers), place)) for rows in stretch) for place in range(len(workers))]
             replicas = await me.recv_all(workers, tag="replica")
             side.theta.copy_(await me.compute(average, replicas, sizes, seconds=seconds))
             await me.send_many(workers, side.theta, tag="model")
@@ -102,8 +111,9 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
                 await me.send(partner, tuple(Embedding(j, 0, 0.0, z)), tag="embedding")
                 gradient = Gradient(*await me.recv(partner, tag="gradient"))
                 await side.backward(made, own, gradient.dz)
-            await me.send(side.organisation, side.theta, tag="replica")
-            side.theta.copy_(await me.recv(side.organisation, tag="model"))
+            if averages(config, public.samples, j):
+                await me.send(side.organisation, side.theta, tag="replica")
+                side.theta.copy_(await me.recv(side.organisation, tag="model"))
 
 
 async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
@@ -124,8 +134,9 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
                 losses.append(loss)
                 for name, dz in zip(partners, private.gradients(me, dzs, own, public.samples), strict=True):
                     await me.send(name, tuple(Gradient(j, 0, 0.0, dz)), tag="gradient")
-            await me.send(ACTIVE, side.theta, tag="replica")
-            side.theta.copy_(await me.recv(ACTIVE, tag="model"))
+            if averages(config, public.samples, j):
+                await me.send(ACTIVE, side.theta, tag="replica")
+                side.theta.copy_(await me.recv(ACTIVE, tag="model"))
         if losses:
             me.report(
                 train_loss=sum(losses) / len(losses), epoch=t, iterations=t * -(-public.samples // cfg.batch_size)
