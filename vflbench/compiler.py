@@ -7,7 +7,6 @@ then. Anything else, also a submodule, gets the compiler itself.
 import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -26,7 +25,7 @@ def put_off() -> None:
 class _StandIn(ModuleType):
     """What an optimiser uses of the compiler when nothing is compiled."""
 
-    __path__: Sequence[str] = ()  # a package
+    __path__ = ()  # type: ignore[assignment]  # a package
     graph_break = staticmethod(lambda: None)
     disable = staticmethod(lambda function, *_, **__: function)
 
