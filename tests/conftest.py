@@ -310,7 +310,7 @@ def toy(toy_package: Path, literals: Any, monkeypatch: pytest.MonkeyPatch) -> It
     """The registry with the toy plugin in it."""
     from vflbench import registry
 
-    caches = (registry.algorithm_entries, registry.dataset_entries)
+    caches = (registry.entry_points, registry.algorithm_entries, registry.dataset_entries)
     monkeypatch.syspath_prepend(str(toy_package))
     monkeypatch.setattr(registry, "literal", literals)
     for cached in caches:

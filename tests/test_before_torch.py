@@ -62,29 +62,41 @@ def test_a_typo_is_told_without_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_dry_run_does_without_torchs_compiler(tmp_path: Path) -> None:
+def test_neither_dry_run_nor_training_imports_torchs_compiler(tmp_path: Path) -> None:
     code = """if True:
         import sys
         from vflbench import cli
-        assert cli.command(["algorithm=glasu", "dataset=digits_graph", "dry_run=true"]) == 0
-        import torch
-        assert "torch._dynamo" not in sys.modules and "_dynamo" not in vars(torch)
+        words = ["algorithm=glasu", "dataset=digits_graph", "rounds=2", "plot=none", "floor=none"]
+        assert cli.command([*words, "dry_run=true"]) == cli.command(words) == 0
+        assert not hasattr(sys.modules["torch._dynamo"], "__file__") and "torch._dynamo.utils" not in sys.modules
     """
-    assert "150 rounds" in python(code, cwd=tmp_path)
+    assert "test_accuracy" in python(code, cwd=tmp_path)
 
 
-@pytest.mark.slow
-def test_what_asks_for_the_compiler_in_a_dry_run_gets_it(tmp_path: Path) -> None:
+def test_what_asks_for_the_compiler_gets_it(tmp_path: Path) -> None:
+    """By an attribute or by a submodule, and each module once."""
     code = """if True:
+        import sys
+        from vflbench import compiler
+        compiler.put_off()
         import torch
-        from vflbench.cli.dry_run import _without_compiler
-        with _without_compiler():
-            import torch._dynamo
+        weight = torch.nn.Parameter(torch.ones(1))
+        optimiser = torch.optim.Adam([weight])
+        weight.grad = torch.ones(1)
+        optimiser.step()
+        assert not hasattr(torch._dynamo, "__file__")
+        if sys.argv[1] == "attribute":
             assert not torch._dynamo.is_compiling()
-        import torch._dynamo
+        import torch._dynamo.utils as utils
+        assert utils is torch._dynamo.utils is sys.modules["torch._dynamo.utils"] and utils.__spec__.origin
+        assert torch._dynamo.__file__ and not [f for f in sys.meta_path if "vflbench" in type(f).__module__]
+        optimiser.step()
+        assert torch.compile(lambda x: x + 1, backend="eager")(weight) == weight + 1
+        compiler.put_off()
         assert torch._dynamo.__file__
     """
-    python(code, cwd=tmp_path)
+    for way in ("attribute", "submodule"):
+        python(code, way, cwd=tmp_path)
 
 
 @pytest.mark.parametrize(("group", "name"), OPTIONS)

@@ -58,7 +58,13 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (site / name).write_text(text)
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda *args: None)
-    caches = (registry.algorithm_entries, registry.dataset_entries, registry.option_entries, registry._checked)
+    caches = (
+        registry.entry_points,
+        registry.algorithm_entries,
+        registry.dataset_entries,
+        registry.option_entries,
+        registry._checked,
+    )
     for cached in caches:
         cached.cache_clear()
     yield site / "my_package"

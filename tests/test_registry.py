@@ -67,14 +67,19 @@ def test_a_broken_plugin_is_left_out_and_a_name_taken_twice_is_refused(
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     points = metadata / "entry_points.txt"
     points.write_text("[vflbench.datasets]\nx = no_such_package.data\n")
+    registry.entry_points.cache_clear()
     assert registry.dataset_entries.__wrapped__() == found
     assert "no_such_package.data is left out" in caplog.text
     points.write_text("[vflbench.datasets]\nx = half_written\ny = computed\n")
     (tmp_path / "half_written.py").write_text("DATASETS = (\n")
     (tmp_path / "computed.py").write_text("DATASETS = make()\n")
+    registry.entry_points.cache_clear()
     assert registry.dataset_entries.__wrapped__() == found
     assert "half_written is left out" in caplog.text and "computed is left out" in caplog.text
     (tmp_path / "other_data.py").write_text('DATASETS = (DatasetInfo(name="cora", summary="", layouts=("graph",)),)\n')
     points.write_text("[vflbench.datasets]\nx = other_data\n")
+    registry.entry_points.cache_clear()
     with pytest.raises(VflbenchError, match="'cora' is taken twice"):
         registry.dataset_entries.__wrapped__()
+    monkeypatch.undo()
+    registry.entry_points.cache_clear()

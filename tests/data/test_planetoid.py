@@ -117,7 +117,12 @@ def test_malformed_content_is_named(planetoid, made, suffix, change, message):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("40\nx1\n", "line 2, .*invalid value 'x1'"), ("", "empty"), ("40\n40\n", "twice"), ("40\n", "1 lines")],
+    [
+        ("40\nx1\n", "line 2: 'x1' is no node id"),
+        ("", "line 1: '' is no node id"),
+        ("40\n40\n", "twice"),
+        ("40\n", "1 lines"),
+    ],
 )
 def test_malformed_test_index_is_named(planetoid, text, message):
     (planetoid["raw"] / "ind.citeseer.test.index").write_text(text)

@@ -60,9 +60,7 @@ def _as_bytes(matrix: np.ndarray) -> tuple[int, str] | None:
     """One byte for each number, and a table of the values; None where there are too many."""
     if len(np.unique(matrix[:LOOKED_AT])) > BYTE:
         return None
-    import pandas as pd
-
-    values = len(pd.unique(matrix.ravel()))  # unlike NumPy it does not sort
+    values = len(np.unique(matrix))
     return None if values > BYTE else (matrix.size + values * matrix.itemsize, "bytes")
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from vflbench import registry
+from vflbench import compiler, registry
 from vflbench.attacks import transcript
 from vflbench.data.tabular.inspection import in_words
 from vflbench.exposure import exposure
@@ -69,6 +69,7 @@ def run(
     Raises VflbenchError, OSError: bad data, a broken rule of the federation, a disk that is full or not writable.
     """
     began = time.perf_counter()
+    compiler.put_off()
     with interrupts.once(), contextlib.ExitStack() as processes, contextlib.ExitStack() as building:
         # Noise is calibrated by the host (ray) or by `mechanisms`, which may fail: no file is touched before.
         host = _host(config, info, processes)

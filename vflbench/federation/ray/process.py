@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from vflbench import compiler
 from vflbench.federation import wire
 from vflbench.federation.ledger import ledger_row
 from vflbench.federation.ray.calls import clock_offset, deaths, join, split
@@ -54,6 +55,7 @@ class PartyProcess:
     """The actor: an event loop that takes messages in and hands them out, and a thread that runs the party."""
 
     def __init__(self) -> None:
+        compiler.put_off()
         self.courier: Courier | None = None
         self.offset = clock_offset()
 
