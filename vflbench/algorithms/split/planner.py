@@ -1,10 +1,11 @@
 """The planner of PubSub-VFL (Algorithm 2): it finds each party's number of workers, and the batch size, by enumeration.
 
-`epoch` minimises the time to a target, epoch seconds * (1 + B / B_c) * (1 + w / W_c), w the most workers of a party:
-each replica makes a w-th of an epoch's steps, so more epochs are needed (departure: ours). An epoch is what the algorithm does: batches are
-dealt to parallel workers. A formula gives its seconds for the whole grid, within 5 % for most points. The formula's
-minimum tends to lie where it errs downwards. So the FINALISTS that it ranks best are played event by event, and the
-best of those is chosen. Neither the formula nor the play knows deadlines, failures or noise.
+`epoch` minimises the time to a target, epoch seconds * (1 + B / B_c) * (1 + w / W_c), w the most workers of a party.
+Each replica makes a w-th of an epoch's steps, so more epochs are needed (ours; the paper's times do not know it). An
+epoch is what the algorithm does: batches are dealt to parallel workers. A formula gives its seconds for the whole grid,
+within 5 % for most points. The formula's minimum tends to lie where it errs downwards. So the FINALISTS that it ranks
+best are played event by event, and the best of those is chosen. Neither the formula nor the play knows deadlines,
+failures or noise.
 
 `paper` minimises the literal objective, equation 14: the seconds of one worker's batch, whatever the number of batches
 and workers. It grows with the workers, so it always chooses the fewest. What is changed in it:

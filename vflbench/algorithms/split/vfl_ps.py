@@ -5,8 +5,9 @@ is cut into as many parts as there are pairs. Each pair takes its part synchrono
 their workers after every batch (average_every=1), or after every few and at the end of an epoch.
 
 Departures
-1. Replicas are weighted by their rows since the last average; one without rows does not step and is left out. With plain SGD and
-   equal parts this is the step on the whole batch. Each worker has its own Adam moments.
+1. Replicas are weighted by their rows since the last average; one without rows does not step and is left out. With
+   plain SGD, equal parts and averages after every batch this is the step on the whole batch. Each worker has its own
+   Adam moments.
 2. A pair has a link of its own.
 3. The reported training loss is the mean of the workers' means over their parts, whatever the parts' sizes.
 """
