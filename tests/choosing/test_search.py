@@ -18,7 +18,8 @@ from vflbench.choosing import halving, shown
 from vflbench.choosing.halving import Halving
 from vflbench.choosing.question import parse
 from vflbench.choosing.record import FILE, Method, Record, Trial
-from vflbench.choosing.search import Search, Work
+from vflbench.choosing.search import Search
+from vflbench.choosing.work import Work
 
 TASK = [
     *("dataset=star_schema", "dataset.rows=200", "dataset.dimension_rows=20", "dataset.width=3"),
@@ -188,14 +189,48 @@ def test_two_searches_find_the_same_and_one_that_was_killed_too(tmp_path: Path) 
     assert timeless(tmp_path / "b") == first
     command = [sys.executable, "-m", "vflbench", "choose", *TASK, f"out={tmp_path / 'c'}", "trials=2", "resume=true"]
     for number in (signal.SIGKILL, signal.SIGTERM):
+        command[4:10] = reversed(command[4:10])  # the order of the words is nothing of the question
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         known = len(list((tmp_path / "c").rglob("summary.json")))
         while process.poll() is None and len(list((tmp_path / "c").rglob("summary.json"))) < known + 2:
             time.sleep(0.1)
         process.send_signal(number)
         process.wait()
+    so_far = json.loads((tmp_path / "c" / "answer.json").read_text())
+    assert so_far["status"] == "interrupted" and so_far["winner"] and (tmp_path / "c" / "answer.html").is_file()
     assert choose(tmp_path / "c", "trials=2", "resume=true") == 0
     assert timeless(tmp_path / "c") == first
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", [["submitit_local"], ["ray", "launcher.num_cpus=0"]])
+def test_a_search_elsewhere_is_that_of_this_machine(tmp_path: Path, launcher: list[str]) -> None:
+    """Trials and finals are jobs of submitit, or tasks of the Ray cluster that runs."""
+    pytest.importorskip(launcher[0].partition("_")[0])
+    assert choose(tmp_path / "here", "trials=2", "jobs=1") == 0
+    words = ["trials=2", "jobs=2", *(f"launcher={launcher[0]}", *launcher[1:])]
+    command = [sys.executable, "-m", "vflbench", "choose", *TASK, f"out={tmp_path / 'there'}", *words]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    names = ("trials", "best", "finals", "out")
+    here, there = (
+        [{name: method[name] for name in names} for method in timeless(tmp_path / place)["methods"]]
+        for place in ("here", "there")
+    )
+    for method in (*here, *there):  # what is known when a trial begins differs, and so do its bounds
+        method["trials"] = [one["number"] for one in method["trials"]]
+    assert here == there
+
+
+@pytest.mark.slow
+def test_of_a_graph_alone_and_centralised_are_trained(tmp_path: Path) -> None:
+    words = ["choose", "dataset=digits_graph", "target=0.3", "algorithm=graph_once", "trials=1", "rounds=3"]
+    assert cli.command([*words, f"out={tmp_path / 'a'}"]) == 0
+    floor = {line["name"]: line for line in json.loads((tmp_path / "a" / "answer.json").read_text())["floor"]}
+    assert floor["alone"]["note"] == "algorithm=standalone_gnn, its shipped setting, seed 1"
+    assert floor["alone"]["bytes"] == 0 and floor["centralised"]["validation"] > 0.3
+    assert floor["alone"]["test"] is not None and floor["centralised"]["note"].startswith("algorithm=centralized_gnn")
 
 
 @pytest.mark.slow

@@ -1,11 +1,43 @@
 """What is possible without a federation: the answer begins with it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from vflbench import registry
+from vflbench.choosing.question import Question
 from vflbench.choosing.record import Record
+from vflbench.choosing.work import Task
 from vflbench.plots import bounds
+from vflbench.results import selection
 from vflbench.results.reader import Run
+
+# of data whose every client has labels: what is learnt alone and in one place, where trees cannot tell
+REFERENCES = {
+    "graph": {"alone": "standalone_gnn", "centralised": "centralized_gnn"},
+    "sharded": {"alone": "local_sgd", "centralised": "centralized_sgd"},
+}
+
+
+def tasks(record: Record, question: Question, folder: Path) -> Iterator[Task]:
+    """Runs of the methods of REFERENCES that the record has no level of, with their shipped settings."""
+    layout = registry.datasets()[question.dataset].layouts[0]
+    words = [word for word in record.methods[0].words if not word.startswith(("algorithm=", "privacy"))]
+    seed = record.question["seeds"][0]
+    for level, name in REFERENCES.get(layout, {}).items():
+        if (record.floor.get(level) or {}).get("value") is None:
+            own = [f"algorithm={name}", *words, f"seed={seed}", "floor=none", "plot=none", "resume=true"]
+            yield Task((own, str(folder / "floor" / name), None), level)
+
+
+def level(run: Run) -> dict[str, Any]:
+    """What a run of `tasks` shows, as an entry of the record's floor."""
+    summary, column = run.summary, selection.judged(run)
+    values = run.curve[column].dropna() if column is not None else []
+    best = None if not len(values) else float(values.max() if summary["metric"]["goal"] == "max" else values.min())
+    found = summary["metric"]["final"] if summary["metric"]["selected"] is None else summary["metric"]["selected"]
+    learner = f"algorithm={summary['algorithm']}, its shipped setting, seed {summary['seed']}"
+    return {"metric": summary["metric"]["name"], "value": found, "validation": best, "learner": learner, "why": None}
 
 
 def of(record: Record, runs: Sequence[Run], target: float) -> list[dict[str, Any]]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from vflbench import registry
+from vflbench.choosing import elsewhere
 from vflbench.plots import demands
 from vflbench.types import DIVISORS, Problem, closest, refuse
 
@@ -20,6 +23,7 @@ UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 GROUPS = ("dataset", "network", "privacy", "accounting", "compute", "engine")
 KEYS = ("data_root", "device", "predictions", "rounds", "epochs", "eval_every", "scale", "checkpoint_every")
 DIVISION = tuple(f"algorithm.{key}" for key in DIVISORS)
+RESOURCE = "launcher."  # begins a key that the launcher is told: launcher.partition=gpu
 SHIPPED = "tuned@_global_=none"  # no values that somebody has searched for
 
 
@@ -35,6 +39,9 @@ class Question:
     budget: float | None = None  #: seconds
     trials: int | None = None
     jobs: int = 1
+    launcher: str = "joblib"  #: where runs are trained: elsewhere.LAUNCHERS
+    resources: dict[str, Any] = field(default_factory=dict)  #: what the launcher is told
+    address: str = "local"  #: of the Ray cluster of launcher=ray
     seed: int = 0
     algorithms: list[str] | None = None  #: None: all
     out: Path | None = None
@@ -48,7 +55,7 @@ class Question:
     def identity(self) -> dict[str, Any]:
         """The parts by which two questions are the same; budget and trials may change when a search is resumed."""
         return {
-            **{"words": self.words, "dataset": self.dataset, "target": self.target, "cost": self.cost},
+            **{"words": sorted(self.words), "dataset": self.dataset, "target": self.target, "cost": self.cost},
             **{"demand": self.demand, "epsilon": self.epsilon, "seed": self.seed, "algorithms": self.algorithms},
             "seeds": [self.seed + number for number in range(1, SEEDS + 1)] if self.target is not None else [],
         }
@@ -66,14 +73,17 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     ------
     ConfigError : every word that is unknown, and every value that cannot be.
     """
-    own = ["trials", "jobs", "cost", "seed", "algorithm", "target", "budget", "resume", "overwrite"]
+    own = ["trials", "jobs", "cost", "seed", "algorithm", "target", "budget", "resume", "overwrite", "launcher"]
     own += ["demand", "out"] if verb == "choose" else []
     problems: list[Problem] = []
     given: dict[str, str] = {}
     kept: list[str] = []
+    resources: dict[str, Any] = {}
     for word in words:
         key, equals, value = word.partition("=")
-        if equals and key in own:
+        if equals and key.startswith(RESOURCE) and key != RESOURCE:
+            resources[key.removeprefix(RESOURCE)] = yaml.safe_load(value)
+        elif equals and key in own:
             if key in given:
                 problems.append(Problem(key, value, "is given twice"))
             given[key] = value
@@ -98,6 +108,8 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     question.target = _target(given, verb, problems)
     question.trials = _count(given, "trials", problems)
     question.jobs = _count(given, "jobs", problems) or 1
+    question.address = typed.get("engine.address", "local")
+    question.launcher, question.resources = _launcher(given, typed, resources, problems), resources
     question.seed = _count(given, "seed", problems, 0) or 0
     question.budget = _seconds(given.get("budget"), problems)
     question.demand = _demand(given.get("demand"), problems)
@@ -115,11 +127,30 @@ def _unknown(key: str, value: str, equals: str, own: list[str], verb: str) -> Pr
     known = [*own, *GROUPS, *KEYS, *DIVISION]
     if not equals:
         return Problem(key, "", "needs a value, as in key=value", closest(key, known))
-    if key in ("launcher", "hydra/launcher"):
-        return Problem(key, value, f"{verb} trains in processes of this machine: say how many with jobs=2")
+    if key == "hydra/launcher":
+        return Problem(key, value, f"of sweeps; here: launcher={value} jobs=2", "launcher")
     if key.split(".")[0] in ("algorithm", "model", "codec"):
         return Problem(key, value, f"belongs to a method: {verb} searches for it (conf/search)")
     return Problem(key, value, f"unknown key; `vflbench {verb}` accepts: {', '.join(known)}", closest(key, known))
+
+
+def _launcher(
+    given: Mapping[str, str], typed: Mapping[str, str], resources: Mapping[str, Any], problems: list[Problem]
+) -> str:
+    name = given.get("launcher", "joblib")
+    if name not in elsewhere.LAUNCHERS:
+        allowed = f"where runs are trained, one of: {', '.join(elsewhere.LAUNCHERS)}"
+        problems.append(Problem("launcher", name, allowed, closest(name, elsewhere.LAUNCHERS)))
+        return name
+    problems += elsewhere.check(name)
+    if name == "ray" and typed.get("engine") == "ray":
+        allowed = "with engine=ray the parties of each run are processes of Ray already: joblib or submitit_*"
+        problems.append(Problem("launcher", name, allowed))
+    if name == "joblib" and resources:
+        key, value = next(iter(resources.items()))
+        allowed = "joblib starts processes of this machine, whose number is jobs=N"
+        problems.append(Problem(f"{RESOURCE}{key}", value, f"{allowed}: submitit and Ray have resources"))
+    return name
 
 
 def _number(text: str | None) -> float | None:

@@ -111,3 +111,13 @@ class Record:
         ]
         values["excluded"] = [Excluded(**one) for one in values["excluded"]]
         return cls(**values)
+
+
+def slug(method: Method) -> str:
+    """The name of a method's folder."""
+    return method.algorithm if method.privacy == "none" else f"{method.algorithm}-{method.privacy}"
+
+
+def final_folder(method: Method, seed: int) -> str:
+    """The folder of a final's run, relative to the record's."""
+    return f"finals/{slug(method)}/seed{seed}"

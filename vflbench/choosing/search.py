@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from vflbench import config, registry
-from vflbench.choosing import halving, shown, spaces
+from vflbench.choosing import floor, halving, shown, spaces
 from vflbench.choosing.question import Question
-from vflbench.choosing.record import CUT, Excluded, Method, Record, Trial
-from vflbench.choosing.work import Measure, Task, Train, Workers
+from vflbench.choosing.record import CUT, Excluded, Method, Record, Trial, final_folder, slug
+from vflbench.choosing.work import Task, Work, Workers
 from vflbench.results import reader, selection
 from vflbench.results.pricing import Charged
 from vflbench.results.texts import human_bytes
@@ -41,21 +40,12 @@ NO_FINAL = f"{CUT} ended before these finals"
 QUIET = ("floor=none", "plot=none")
 
 
-@dataclass
-class Work:
-    """What the search is given to work with."""
-
-    train: Train
-    measure: Measure
-    report: Callable[[str], None]  #: tells the user a line
-
-
 class Search:
     """One search in its folder; `entering` are the methods of a new one."""
 
     def __init__(self, question: Question, folder: Path, record: Record, entering: list[Method], work: Work) -> None:
         self.question, self.folder, self.record, self.entering = question, folder, record, entering
-        self.work, self.report, self.workers = work, work.report, Workers(question.jobs)
+        self.work, self.report, self.workers = work, work.report, Workers(question.jobs, work.place)
         self.began = time.time() - record.spent_seconds
         self.paths: dict[str, halving.Path] = {}  # of trials' folders
 
@@ -75,7 +65,9 @@ class Search:
                 if self.question.target is not None:
                     self._finals()
         except KeyboardInterrupt:
-            self.record.status = "interrupted" if self.record.status == "searching" else self.record.status
+            if self.record.status == "searching" and self.record.methods:
+                self._choose()  # the best so far; a search that goes on chooses anew
+            self.record.status = "interrupted"
             raise
         finally:
             if self.record.methods:
@@ -421,8 +413,18 @@ class Search:
 
     # --- the final ------------------------------------------------------------------------------------------------
 
+    def _floor(self) -> None:
+        """Alone and centralised, where no learner of tables can tell."""
+        for task, failure in self.workers.carry_out(
+            floor.tasks(self.record, self.question, self.folder), self.work.train
+        ):
+            if not failure and (run := self._found(task)[1]) is not None:
+                self.record.floor[task.about] = floor.level(run)
+                self._write()
+
     def _finals(self) -> None:
         self._forget(NO_FINAL)
+        self._floor()
         finalists = self.finalists()
         for task, failure in self.workers.carry_out(self._final_tasks(finalists), self.work.train):
             method, (folder, run) = task.about, self._found(task)
@@ -481,16 +483,6 @@ class Search:
 
 
 # --- pieces -----------------------------------------------------------------------------------------------------------
-
-
-def slug(method: Method) -> str:
-    """The name of a method's folder."""
-    return method.algorithm if method.privacy == "none" else f"{method.algorithm}-{method.privacy}"
-
-
-def final_folder(method: Method, seed: int) -> str:
-    """The folder of a final's run, relative to the record's."""
-    return f"finals/{slug(method)}/seed{seed}"
 
 
 def spent(run: reader.Run, axis: str, place: int | None) -> float | None:

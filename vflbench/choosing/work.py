@@ -1,16 +1,17 @@
-"""Carries out pieces of work, one after the other or in processes; each is chosen when there is a place for it."""
+"""Carries out pieces of work, one after the other or side by side; each is chosen when there is a place for it."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Self
 
+from vflbench.choosing.elsewhere import DiedError, Place
 from vflbench.choosing.halving import Halving
 from vflbench.types import VflbenchError
 
@@ -28,23 +29,51 @@ class Task:
     about: Any = None  #: what it is for; it stays in this process
 
 
-class Workers:
-    """Processes that last as long as the block, so that each imports torch once; with one job, this process works."""
+@dataclass
+class Work:
+    """What a search is given to work with."""
 
-    def __init__(self, jobs: int) -> None:
-        self.jobs = jobs
-        self._pool: ProcessPoolExecutor | None = None
+    train: Train
+    measure: Measure
+    report: Callable[[str], None]  #: tells the user a line
+    place: Place | None = None  #: where runs are trained, if not by processes of this machine
+
+
+class Workers:
+    """So many places for pieces of work, as long as the block lasts; with one job of joblib, this process works.
+
+    Processes of joblib last as long as the block, so that each imports torch once.
+
+    Parameters
+    ----------
+    jobs : pieces side by side.
+    place : where they are done; None: in processes of joblib, on this machine.
+    """
+
+    def __init__(self, jobs: int, place: Place | None = None) -> None:
+        self.jobs, self.place = jobs, place
+        self._pool: Executor | None = None
 
     def __enter__(self) -> Self:
-        if self.jobs > 1:
+        if self.place is not None:
+            self.place.__enter__()
+            self._pool = ThreadPoolExecutor(self.jobs)  # each waits for a piece
+        elif self.jobs > 1:
+            from joblib.externals import loky
+
             threads = str(max((os.cpu_count() or 1) // self.jobs, 1))
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_begin, initargs=(threads,))
+            self._pool = loky.ProcessPoolExecutor(self.jobs, initializer=_begin, initargs=(threads,))
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        if self.place is not None and kind is not None:
+            self.place.cancel()
         if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+            self._pool.shutdown()
+        if self.place is not None:
+            self.place.__exit__(kind, error, where)
 
     def carry_out(self, tasks: Iterator[Task], do: Callable[..., Any]) -> Iterator[tuple[Task, Any]]:
         """Each task when it ends, with what `do` gives. The next task is asked for when there is a place for it.
@@ -60,18 +89,22 @@ class Workers:
         running: dict[Future[Any], Task] = {}
         while True:
             while len(running) < self.jobs and (new := next(tasks, None)) is not None:
-                running[self._pool.submit(do, *new.arguments)] = new
+                running[self._submitted(do, new.arguments)] = new
             if not running:
                 return
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in [one for one in running if one in done]:  # in the order in which they began
                 yield running.pop(future), _result(future)
 
+    def _submitted(self, do: Callable[..., Any], arguments: tuple[Any, ...]) -> Future[Any]:
+        assert self._pool is not None
+        return self._pool.submit(*([do] if self.place is None else [self.place.do, do]), *arguments)
+
 
 def _result(future: Future[Any]) -> Any:
     try:
         return future.result()
-    except BrokenProcessPool as error:
+    except (BrokenProcessPool, DiedError) as error:
         reason = "a process that trains has died, perhaps for lack of memory: go on with resume=true and fewer jobs"
         raise VflbenchError(reason) from error
 

@@ -8,15 +8,17 @@ import re
 import time
 import traceback
 from argparse import ArgumentParser
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vflbench import config, registry
-from vflbench.choosing import answer, candidates, question
+from vflbench.choosing import answer, candidates, elsewhere, question
 from vflbench.choosing.halving import Halving
 from vflbench.choosing.record import FILE, Method, Record
-from vflbench.choosing.search import Search, Work
+from vflbench.choosing.search import Search
+from vflbench.choosing.work import Work
 from vflbench.cli import folders, train
 from vflbench.cli.words import RUNS, complain, one_line, shown
 from vflbench.results import inventory, lock
@@ -26,7 +28,8 @@ from vflbench.types import ConfigError, VflbenchError
 PLACE = RUNS / "choose"
 USAGE = (
     "vflbench choose target=T [budget=30m] [trials=N] [jobs=N] [cost=bytes|seconds|weighted] [demand=...] [seed=0] "
-    "[out=FOLDER] [resume=true] [privacy.epsilon=E] [privacy.delta=D] [algorithm=A,B] [dataset=...] [network=...] "
+    "[out=FOLDER] [resume=true] [launcher=joblib|submitit_local|submitit_slurm|ray] [launcher.KEY=VALUE ...] "
+    "[privacy.epsilon=E] [privacy.delta=D] [algorithm=A,B] [dataset=...] [network=...] "
     "[dataset.KEY=VALUE ...] [network.KEY=VALUE ...] [--config-dir DIR]"
 )
 
@@ -40,12 +43,19 @@ def command(args: list[str]) -> int:
     parser.add_argument("--config-dir", metavar="DIR", help="a folder with options of your own")
     flags = parser.parse_intermixed_args(args)
     asked = question.parse(flags.words, "choose", flags.config_dir)
-    folder, record = search(asked, PLACE)
+    folder, record = search(asked, PLACE, answer.finish)
     return answer.finish(folder, record)
 
 
-def search(asked: question.Question, root: Path) -> tuple[Path, Record]:
-    """Search, in a new folder below `root` or in the folder that was named; return it and the record."""
+def search(
+    asked: question.Question, root: Path, stopped: Callable[[Path, Record], Any] = lambda *_: None
+) -> tuple[Path, Record]:
+    """Search, in a new folder below `root` or in the folder that was named; return it and the record.
+
+    Parameters
+    ----------
+    stopped : what is done with what is known when the search is interrupted.
+    """
     folder, record = place(asked, root)
     entering: list[Method] = []
     if not record.methods:
@@ -54,18 +64,23 @@ def search(asked: question.Question, root: Path) -> tuple[Path, Record]:
     if asked.out is None and not record.methods:
         folder = folders.make_new(folder)
     inventory.claim(folder, "Choose another folder with out=FOLDER")
-    work = Work(partial(train_one, asked.config_dir), partial(measure_one, asked.config_dir), complain)
+    away = None if asked.launcher == "joblib" else elsewhere.of(asked.launcher, asked.resources, asked.address)
+    work = Work(partial(train_one, asked.config_dir), partial(measure_one, asked.config_dir), complain, away)
     complain(f"searching in {shown(folder)}; if you stop it, the same command with resume=true goes on")
     with lock.held(folder), interrupts.passed_on(folder), _quiet():
         try:
             Search(asked, folder, record, entering, work).run()
-        except BaseException:
+        except KeyboardInterrupt:
+            if any(method.trials for method in record.methods):
+                complain("interrupted; the answer so far:")
+                stopped(folder, record)
+            raise
+        finally:
             if not record.methods:  # nothing was found: nothing is left behind
                 inventory.clear(folder)
                 inventory.leave(folder)
                 with contextlib.suppress(OSError):
                     folder.rmdir()
-            raise
     return folder, record
 
 
@@ -156,7 +171,8 @@ def read(folder: Path) -> Record:
 
 def same(record: Record, asked: question.Question) -> bool:
     """Whether a record belongs to the question."""
-    return all(record.question.get(key) == value for key, value in asked.identity.items())
+    known = record.question | {"words": sorted(record.question.get("words", []))}
+    return all(known.get(key) == value for key, value in asked.identity.items())
 
 
 def _newest(asked: question.Question, root: Path) -> tuple[Path, Record] | None:
