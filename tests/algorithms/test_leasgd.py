@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections import Counter
 from dataclasses import replace
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -441,6 +442,25 @@ def test_without_noise_and_clipping_whole_poisson_batches_are_the_plain_method()
     torch.testing.assert_close(models(private), models(trained(leasgd, task(), batch_size=24)), **EXACT)
     clipped = run(leasgd, task(), config(leasgd, 2, privacy=replace(secret, clip=0.01), workers=5, batch_size=24))
     assert not torch.allclose(models(clipped), models(private), rtol=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["matching", "star"])
+def test_random_ranking_sends_models_alone_and_as_many(mode: str) -> None:
+    """As many pairs as with ranks, every pair of workers equally often; and without a pull it is local SGD."""
+    data, counts = task(), {}
+    for ranking in ("running", "random"):
+        counts[ranking] = sent(trained(leasgd, data, ranking=ranking, mode=mode, rho=0.5))
+    assert counts["random"] == Counter({"model": counts["running"]["model"]})
+    cfg = leasgd.Config(workers=5, mode=mode, ranking="random")
+    met: Counter[tuple[int, int]] = Counter()
+    for i in range(2000):
+        drawn = np.random.default_rng(i).permutation(5)  # any draw has as many followers as ranks give
+        assert leasgd.ranked(drawn.tolist(), leasgd.followers_of(cfg, 5)).count("F") == (1 if mode == "star" else 2)
+        roles = asyncio.run(leasgd.roles_of(SimpleNamespace(clients=[*"abcde"]), i, None, cfg, 0))
+        met.update((a, b) for a, others in enumerate(leasgd.meetings(roles, mode, 0, i)) for b in others if a < b)
+    assert len(met) == 10 and max(met.values()) < 1.25 * min(met.values())
+    alone = trained(leasgd, data, ranking="random", mode=mode, rho=0.0)
+    torch.testing.assert_close(models(alone), models(trained(local_sgd, data)), **EXACT)
 
 
 # --- options and mistakes ---------------------------------------------------------------------------------------------
