@@ -524,9 +524,10 @@ def test_ranking_by_noisy_loss_sends_what_the_mechanism_released_and_nothing_els
     assert len(found) == 6 == len(own[0]) and by_clean_means < 6
 
 
-def test_asynchronous_exchanges_keep_the_sum_of_all_models(apart: torch.Tensor) -> None:
+@pytest.mark.parametrize("partners", ["ranked", "random"])
+def test_asynchronous_exchanges_keep_the_sum_of_all_models(apart: torch.Tensor, partners: str) -> None:
     """Without gradients, once no answer is due, and models come together."""
-    cfg = config(leasgd_async, 4, workers=5, lr=1e-300, weight_decay=0.0, alpha=0.3)
+    cfg = config(leasgd_async, 4, workers=5, lr=1e-300, weight_decay=0.0, alpha=0.3, partners=partners)
     result = run(leasgd_async, task(), cfg)
     w = models(result)[:, 0]
     assert all(p.state.asked is None for p in result.engine.order)
@@ -540,6 +541,12 @@ def test_asynchronous_workers_wake_at_their_rates_and_repeat_themselves() -> Non
     wakes = [p.state.wakes for p in one.engine.order]
     assert wakes[0] < 24 < wakes[-1]  # rates 0.5 and 1.5, and 24 wake-ups on average
     assert sent(one)["model"] > 0
+    met: Counter[tuple[str, str]] = Counter()
+    free = replace(cfg, algorithm=replace(cfg.algorithm, partners="random"))
+    run(
+        leasgd_async, task(), free, on_read=lambda src, dst, tag, round, payload: met.update([(src, dst, len(payload))])
+    )
+    assert len(met) == 20 and {length for _, _, length in met} == {2}  # anybody meets anybody, and no loss is told
     alone = run(leasgd_async, task(), replace(cfg, algorithm=replace(cfg.algorithm, alpha=0.0)))
     assert not torch.allclose(models(alone), models(one), rtol=1e-3)
 
