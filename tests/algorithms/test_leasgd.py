@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections import Counter
 from dataclasses import replace
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -443,6 +444,25 @@ def test_without_noise_and_clipping_whole_poisson_batches_are_the_plain_method()
     assert not torch.allclose(models(clipped), models(private), rtol=1e-3)
 
 
+@pytest.mark.parametrize("mode", ["matching", "star"])
+def test_random_ranking_sends_models_alone_and_as_many(mode: str) -> None:
+    """As many pairs as with ranks, every pair of workers equally often; and without a pull it is local SGD."""
+    data, counts = task(), {}
+    for ranking in ("running", "random"):
+        counts[ranking] = sent(trained(leasgd, data, ranking=ranking, mode=mode, rho=0.5))
+    assert counts["random"] == Counter({"model": counts["running"]["model"]})
+    cfg = leasgd.Config(workers=5, mode=mode, ranking="random")
+    met: Counter[tuple[int, int]] = Counter()
+    for i in range(2000):
+        drawn = np.random.default_rng(i).permutation(5)  # any draw has as many followers as ranks give
+        assert leasgd.ranked(drawn.tolist(), leasgd.followers_of(cfg, 5)).count("F") == (1 if mode == "star" else 2)
+        roles = asyncio.run(leasgd.roles_of(SimpleNamespace(clients=[*"abcde"]), i, None, cfg, 0))
+        met.update((a, b) for a, others in enumerate(leasgd.meetings(roles, mode, 0, i)) for b in others if a < b)
+    assert len(met) == 10 and max(met.values()) < 1.25 * min(met.values())
+    alone = trained(leasgd, data, ranking="random", mode=mode, rho=0.0)
+    torch.testing.assert_close(models(alone), models(trained(local_sgd, data)), **EXACT)
+
+
 # --- options and mistakes ---------------------------------------------------------------------------------------------
 
 
@@ -504,9 +524,10 @@ def test_ranking_by_noisy_loss_sends_what_the_mechanism_released_and_nothing_els
     assert len(found) == 6 == len(own[0]) and by_clean_means < 6
 
 
-def test_asynchronous_exchanges_keep_the_sum_of_all_models(apart: torch.Tensor) -> None:
+@pytest.mark.parametrize("partners", ["ranked", "random"])
+def test_asynchronous_exchanges_keep_the_sum_of_all_models(apart: torch.Tensor, partners: str) -> None:
     """Without gradients, once no answer is due, and models come together."""
-    cfg = config(leasgd_async, 4, workers=5, lr=1e-300, weight_decay=0.0, alpha=0.3)
+    cfg = config(leasgd_async, 4, workers=5, lr=1e-300, weight_decay=0.0, alpha=0.3, partners=partners)
     result = run(leasgd_async, task(), cfg)
     w = models(result)[:, 0]
     assert all(p.state.asked is None for p in result.engine.order)
@@ -520,6 +541,12 @@ def test_asynchronous_workers_wake_at_their_rates_and_repeat_themselves() -> Non
     wakes = [p.state.wakes for p in one.engine.order]
     assert wakes[0] < 24 < wakes[-1]  # rates 0.5 and 1.5, and 24 wake-ups on average
     assert sent(one)["model"] > 0
+    met: Counter[tuple[str, str]] = Counter()
+    free = replace(cfg, algorithm=replace(cfg.algorithm, partners="random"))
+    run(
+        leasgd_async, task(), free, on_read=lambda src, dst, tag, round, payload: met.update([(src, dst, len(payload))])
+    )
+    assert len(met) == 20 and {length for _, _, length in met} == {2}  # anybody meets anybody, and no loss is told
     alone = run(leasgd_async, task(), replace(cfg, algorithm=replace(cfg.algorithm, alpha=0.0)))
     assert not torch.allclose(models(alone), models(one), rtol=1e-3)
 

@@ -42,7 +42,13 @@ TIMES = {
         "rfl_sgd": 47.8,
     },
 }
-CELLS = [(dataset, algorithm) for dataset, row in TIMES.items() for algorithm in row]
+# the largest join with one method of each kind: an epoch of it takes minutes in all
+CELLS = [
+    (dataset, algorithm)
+    for dataset, row in TIMES.items()
+    for algorithm in row
+    if dataset != "yelp" or algorithm in ("rfl_admm_v", "vfl_sgd")
+]
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,7 @@ def test_time_per_epoch(dataset: str, algorithm: str, tmp_path: Path) -> None:
             *small,
             *work,
             "accounting=tablepuppet",
+            "plot=none",
             f"hydra.run.dir={tmp_path / 'run'}",
         ]
     )

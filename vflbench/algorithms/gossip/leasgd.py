@@ -32,6 +32,7 @@ Departures from the paper, and what it leaves open (values of eta, tau, k and al
 7. The paper clips a worker's whole gradient (equation 4). Here privacy=dp_sgd clips every example's gradient, draws
    Poisson batches and accounts by RDP; clip_unit=batch is equation 4 (privacy/examples.py).
 8. The asynchronous version is in leasgd_async.py.
+9. ranking=random is ours, to tell what ranks are worth: as many pairs, drawn anew for each exchange, and no losses.
 """
 
 import functools
@@ -84,8 +85,8 @@ class Config(WorkerKeys):
     mode: Literal["matching", "star"] = "matching"
     local_steps: int = 1  # tau: iterations per elastic exchange
     recategorise_every: Count = 10  # k: exchanges per recategorisation
-    # which loss decides who leads; null: noisy with privacy=dp_sgd, else running
-    ranking: Literal["running", "validation", "noisy"] | None = None
+    # which loss decides who leads; random: none, whether ranks matter; null: noisy with privacy=dp_sgd, else running
+    ranking: Literal["running", "validation", "noisy", "random"] | None = None
     validation_fraction: float = 0.1  # ranking=validation: share of a worker's rows that it does not train on
     # ranking=noisy: what all losses that a worker sends may spend; null: an eighth of privacy.epsilon
     ranking_epsilon: Positive | None = None
@@ -175,6 +176,7 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
     """Train on the worker's own rows, and at each exchange meet a partner (a star's follower: all leaders)."""
     cfg: Config = config.algorithm
     tau, alpha, own = cfg.local_steps, elastic(cfg), me.clients.index(me.name)
+    every = tau * (1 if cfg.ranking == "random" else cfg.recategorise_every)
     kept = kept_rows(cfg, len(data.labels))
     if me.privacy is not None:
         cover_losses(me, public, config, len(data.labels) - kept)
@@ -183,8 +185,8 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
 
     async for t in me.rounds():
         for i in sgd.begin(t):
-            if i % (cfg.recategorise_every * tau) == 0:
-                me.state.roles = await recategorise(me, i, await ranking_loss(me, cfg, sgd), cfg, config.seed)
+            if i % every == 0:
+                me.state.roles = await roles_of(me, i, sgd, cfg, config.seed)
             partners = meetings(me.state.roles, cfg.mode, config.seed, i)[own] if i % tau == 0 else ()
             names, old = [me.clients[j] for j in partners], sgd.w
             await me.send_many(names, old, tag="model")
@@ -195,6 +197,19 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
 
 
 # --- who leads --------------------------------------------------------------------------------------------------------
+
+
+async def roles_of(me: Party, i: int, sgd: LocalSgd, cfg: Config, seed: int) -> str:
+    """All workers' roles from now on: by their losses, or drawn from the common stream without a message."""
+    if cfg.ranking != "random":
+        return await recategorise(me, i, await ranking_loss(me, cfg, sgd), cfg, seed)
+    drawn = seeding.stream(seed, f"topology/roles/{i}").permutation(len(me.clients))
+    return ranked(drawn.tolist(), followers_of(cfg, len(me.clients)))
+
+
+def followers_of(cfg: Config, workers: int) -> int:
+    """How many of the workers follow."""
+    return 1 if cfg.mode == "star" else (workers - 1) // 2
 
 
 async def ranking_loss(me: Party, cfg: Config, sgd: LocalSgd) -> float:
@@ -226,7 +241,7 @@ async def recategorise(me: Party, i: int, loss: float, cfg: Config, seed: int) -
         return announced
     others = [name for name in me.clients if name != me.name]
     losses = dict(zip(others, await me.recv_all(others, tag="loss"), strict=True)) | {me.name: loss}
-    roles = ranked([losses[name] for name in me.clients], 1 if cfg.mode == "star" else (len(me.clients) - 1) // 2)
+    roles = ranked([losses[name] for name in me.clients], followers_of(cfg, len(me.clients)))
     await me.send_many(others, roles, tag="roles")
     return roles
 
@@ -261,7 +276,7 @@ def cover_losses(me: Party, public: ShardedPublic, config: RunConfig, rows: int)
     """
     if config.algorithm.ranking == "noisy":
         me.privacy.scalars = noisy_losses(config, public, rows)
-    else:
+    elif config.algorithm.ranking != "random":
         me.privacy.not_covered = ["the losses that workers send to be ranked by, and what follows from their ranks"]
 
 

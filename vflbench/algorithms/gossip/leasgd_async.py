@@ -14,12 +14,15 @@ in a supplement that no copy has. So all of the following is ours:
 - A round lasts `interval` times its number of batches. On average the mean worker takes as many steps, each on a newly
   drawn batch.
 
+With partners=random a worker meets any other, and models carry no loss. With alpha = 0.5 that is AD-PSGD (Lian et al.,
+ICML 2018, arXiv 1710.06952) on a complete graph: the gradient is that of the model before the two are averaged.
+
 With privacy=dp_sgd, losses are not covered (leasgd.py, 5). A worker's clock depends on the seed alone, and not on when
 messages come. So noise is calibrated to the steps that it will take.
 """
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -48,7 +51,7 @@ ALGORITHM = AlgorithmInfo(
 )
 EXPOSES = (
     Sent("model", "worker", "worker", "parameters", "worker", noised=exposes.NOISED),
-    Sent("model", "worker", "worker", "sums", "worker", note="its loss"),
+    Sent("model", "worker", "worker", "sums", "worker", when=("partners", "ranked"), note="its loss"),
     *exposes.of_models("worker", "model"),
 )
 
@@ -61,6 +64,7 @@ class Config(WorkerKeys):
     interval: Positive = 0.5  # seconds between two wake-ups of a worker of rate 1, on average
     spread: float = 0.5  # rates lie between 1 - spread and 1 + spread
     alpha: Annotated[float, Range(at_least=0)] = 0.5  # elastic step eta rho
+    partners: Literal["ranked", "random"] = "ranked"  # one of the other pool | any (with alpha = 0.5 AD-PSGD)
 
 
 def check(config: RunConfig) -> list[Problem]:
@@ -88,7 +92,7 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
     others = [name for name in me.clients if name != me.name]
     mean = cfg.interval / wake_rate(cfg, own, count)
     sgd = LocalSgd(me, data, public, config, planned=None if me.privacy is None else wakes(config, public, me.name))
-    if me.privacy is not None:
+    if me.privacy is not None and cfg.partners == "ranked":
         me.privacy.not_covered = ["the losses that models carry, and what follows from them"]
     state.model, state.sgd, state.wakes = sgd.model, sgd, 0
     state.heard = np.full(count, np.nan)  # losses of the others
@@ -138,23 +142,32 @@ async def wake(me: Party, sgd: LocalSgd, cfg: Config, own: int) -> None:
     state.wakes += 1
     if state.asked is not None:
         return
-    loss = float(sgd.running)
-    losses = np.where(np.isnan(state.heard), loss, state.heard)
-    losses[own] = loss
-    roles = ranked(losses.tolist(), (len(losses) - 1) // 2)
-    pool = [name for name, role in zip(me.clients, roles, strict=True) if role != roles[own]]
+    pool = [name for name in me.clients if name != me.name]
+    if cfg.partners == "ranked":
+        loss = float(sgd.running)
+        losses = np.where(np.isnan(state.heard), loss, state.heard)
+        losses[own] = loss
+        roles = ranked(losses.tolist(), (len(losses) - 1) // 2)
+        pool = [name for name, role in zip(me.clients, roles, strict=True) if role != roles[own]]
     state.asked = sgd.w.clone()
-    await me.send(pool[int(me.rng("partners").integers(len(pool)))], (False, state.asked, loss), tag="model")
+    partner = pool[int(me.rng("partners").integers(len(pool)))]
+    await me.send(partner, (False, state.asked, *told_loss(sgd, cfg)), tag="model")
+
+
+def told_loss(sgd: LocalSgd, cfg: Config) -> tuple[float, ...]:
+    """What a model carries: the worker's running loss, where partners are ranked."""
+    return (float(sgd.running),) if cfg.partners == "ranked" else ()
 
 
 async def meet(
-    me: Party, sgd: LocalSgd, cfg: Config, src: str, answers: bool, other: torch.Tensor, loss: float
+    me: Party, sgd: LocalSgd, cfg: Config, src: str, answers: bool, other: torch.Tensor, *loss: float
 ) -> None:
     """Move towards the model of `src`; if that model is no answer, answer it first."""
-    me.state.heard[me.clients.index(src)] = loss
+    if loss:
+        me.state.heard[me.clients.index(src)] = loss[0]
     own = me.state.asked if answers else sgd.w
     if answers:
         me.state.asked = None
     else:
-        await me.send(src, (True, own, float(sgd.running)), tag="model")
+        await me.send(src, (True, own, *told_loss(sgd, cfg)), tag="model")
     sgd.w.add_(other.sub_(own), alpha=cfg.alpha)

@@ -36,6 +36,7 @@ def _own_environment() -> dict[str, str]:
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         # Parties reserve no cores: Ray would start one process after the other, with warnings.
         "RAY_worker_maximum_startup_concurrency": str(AT_ONCE),
+        "RAY_worker_niceness": "0",  # by default others go first: parties would starve on a busy machine
         "RAY_worker_register_timeout_seconds": f"{STARTING:.0f}",
     }
 
