@@ -9,7 +9,7 @@ import contextlib
 import importlib.util
 import tempfile
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 from vflbench.types import EngineConfig, Problem
 
@@ -38,7 +38,7 @@ def check(launcher: str) -> list[Problem]:
     return []
 
 
-def of(launcher: str, keys: Mapping[str, Any], address: str) -> Place:
+def of(launcher: str, keys: Mapping[str, Any], address: Literal["local", "auto"]) -> Place:
     """The place of a launcher other than joblib.
 
     Parameters
@@ -88,7 +88,7 @@ class Jobs(Place):
 class Tasks(Place):
     """Each piece of work is a task of Ray."""
 
-    def __init__(self, keys: Mapping[str, Any], address: str) -> None:
+    def __init__(self, keys: Mapping[str, Any], address: Literal["local", "auto"]) -> None:
         self.keys, self.address = {"num_cpus": 1 if address == "auto" else 0, "max_retries": 0, **keys}, address
         self.running: set[Any] = set()
 

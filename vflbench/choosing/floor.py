@@ -33,8 +33,9 @@ def tasks(record: Record, question: Question, folder: Path) -> Iterator[Task]:
 def level(run: Run) -> dict[str, Any]:
     """What a run of `tasks` shows, as an entry of the record's floor."""
     summary, column = run.summary, selection.judged(run)
-    values = run.curve[column].dropna() if column is not None else []
-    best = None if not len(values) else float(values.max() if summary["metric"]["goal"] == "max" else values.min())
+    best = None
+    if column is not None and len(values := run.curve[column].dropna()):
+        best = float(values.max() if summary["metric"]["goal"] == "max" else values.min())
     found = summary["metric"]["final"] if summary["metric"]["selected"] is None else summary["metric"]["selected"]
     learner = f"algorithm={summary['algorithm']}, its shipped setting, seed {summary['seed']}"
     return {"metric": summary["metric"]["name"], "value": found, "validation": best, "learner": learner, "why": None}

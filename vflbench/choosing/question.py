@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -41,7 +41,7 @@ class Question:
     jobs: int = 1
     launcher: str = "joblib"  #: where runs are trained: elsewhere.LAUNCHERS
     resources: dict[str, Any] = field(default_factory=dict)  #: what the launcher is told
-    address: str = "local"  #: of the Ray cluster of launcher=ray
+    address: Literal["local", "auto"] = "local"  #: of the Ray cluster of launcher=ray
     seed: int = 0
     algorithms: list[str] | None = None  #: None: all
     out: Path | None = None
@@ -108,7 +108,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     question.target = _target(given, verb, problems)
     question.trials = _count(given, "trials", problems)
     question.jobs = _count(given, "jobs", problems) or 1
-    question.address = typed.get("engine.address", "local")
+    question.address = "auto" if typed.get("engine.address") == "auto" else "local"
     question.launcher, question.resources = _launcher(given, typed, resources, problems), resources
     question.seed = _count(given, "seed", problems, 0) or 0
     question.budget = _seconds(given.get("budget"), problems)
