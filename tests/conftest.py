@@ -102,7 +102,7 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # A long test that comes last would leave the other worker without work. Those that share a Ray cluster come where
-    # the second worker begins: a module's are then in one worker, which makes one cluster for them.
+    # the second worker begins: they are then in one worker, which makes one cluster and one set of processes for them.
     items.sort(key=lambda item: item.get_closest_marker("minutes") is None)
     shared = [item for item in items if "ray_cluster" in getattr(item, "fixturenames", ())]
     if shared:
@@ -216,9 +216,9 @@ def composed_once() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[Any]:
-    """Ray for the runs of a module, which find it with engine.address=auto; others start their own."""
+    """Ray for the runs of a worker's tests, which find it with engine.address=auto; commands start their own."""
     if importlib.util.find_spec("ray") is None:
         absent("Ray is not installed: pip install 'vflbench[ray]'")
     from vflbench.federation.ray.cluster import Cluster
@@ -228,7 +228,7 @@ def ray_cluster() -> Iterator[Any]:
         yield cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ray_processes(ray_cluster: Any) -> tuple[Any, Any]:
     """What hires and dismisses processes that go from run to run: to start one, with torch in it, costs seconds."""
     import ray
