@@ -16,6 +16,9 @@ from vflbench.types import EngineConfig, Problem
 LAUNCHERS = ("joblib", "submitit_local", "submitit_slurm", "ray")  # joblib: processes of this machine
 
 
+EXTRAS = {"joblib": "parallel", "submitit": "slurm"}
+
+
 class DiedError(RuntimeError):
     """What was to do a piece of work has ended without a result."""
 
@@ -34,7 +37,8 @@ def check(launcher: str) -> list[Problem]:
     """A problem where the package of a launcher is missing."""
     package = launcher.partition("_")[0]
     if importlib.util.find_spec(package) is None:
-        return [Problem("launcher", launcher, f"{package} is not installed: pip install 'vflbench[{package}]'")]
+        extra = EXTRAS.get(package, package)
+        return [Problem("launcher", launcher, f"{package} is not installed: pip install 'vflbench[{extra}]'")]
     return []
 
 
@@ -45,10 +49,12 @@ def of(launcher: str, keys: Mapping[str, Any], address: Literal["local", "auto"]
     ----------
     keys : of submitit (partition, timeout_min ...), or of a task of Ray (num_cpus, num_gpus ...).
     address : of Ray: `auto` is the cluster that runs, `local` one of the search's own.
-    folder : the search's, where submitit hands over jobs and their logs.
+    folder : the search's; beside it submitit hands over jobs and their logs, in FOLDER.submitit.
     """
     cluster = launcher.removeprefix("submitit_")
-    return Tasks(keys, address) if launcher == "ray" else Jobs(cluster, keys, folder / ".submitit")
+    return (
+        Tasks(keys, address) if launcher == "ray" else Jobs(cluster, keys, folder.with_name(f"{folder.name}.submitit"))
+    )
 
 
 class Jobs(Place):
