@@ -185,7 +185,7 @@ def plain(widths: Sequence[int]) -> nn.Module:
 
 def joint(task: AlignedTask, cfg: RunConfig) -> tuple[dict[str, np.ndarray], list[float], float]:
     """The whole network in one place, by torch.nn and autograd: parameters by organisation, mean loss of each epoch,
-    test metric."""
+    test metric. Of local steps all but the first see the other bottoms' outputs, and their gradients, as they were."""
     names = ["active", *(f"passive_{k}" for k in range(1, task.parties))]
     model, public = cfg.model, task.public
     bottoms = []
@@ -216,13 +216,19 @@ def joint(task: AlignedTask, cfg: RunConfig) -> tuple[dict[str, np.ndarray], lis
     for t in range(1, (cfg.rounds or 0) + 1):
         losses = []
         for rows in batches(cfg.seed, t, public.samples, cfg.algorithm.batch_size):
-            scores = top(torch.cat([bottom(f[rows]) for bottom, f in zip(bottoms, x, strict=True)], dim=1))
-            error = nn.functional.mse_loss(scores[:, 0], (y[rows] - shift) / scale)
-            loss = nn.functional.cross_entropy(scores, y[rows]) if task.classes else error
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            losses.append(loss.item())
+            zs = [bottom(f[rows]).detach().requires_grad_() for bottom, f in zip(bottoms[1:], x[1:], strict=True)]
+            for q in range(getattr(cfg.algorithm, "local_steps", 1)):
+                scores = top(torch.cat([bottoms[0](x[0][rows]), *zs], dim=1))
+                error = nn.functional.mse_loss(scores[:, 0], (y[rows] - shift) / scale)
+                loss = nn.functional.cross_entropy(scores, y[rows]) if task.classes else error
+                optimiser.zero_grad()
+                loss.backward()
+                if not q:
+                    answers = [z.grad.clone() for z in zs]  # type: ignore[union-attr]
+                    losses.append(loss.item())
+                for bottom, f, answer in zip(bottoms[1:], x[1:], answers, strict=True):
+                    bottom(f[rows]).backward(answer)
+                optimiser.step()
         means.append(float(np.mean(losses)))
     with torch.no_grad():
         held = [torch.from_numpy(f) for f in task.held_out_features["test"]]
@@ -270,6 +276,22 @@ def test_vfl_is_gradient_descent_on_the_joint_network(optimizer: str, parties: i
     assert [row["train_loss"] for row in rows] == pytest.approx(losses, abs=1e-10)
     assert rows[-1][f"test_{task.metric.name}"] == pytest.approx(metric, abs=1e-10)
     differ(result.thetas, joint(task, config(vfl, task, **options | {"rounds": 0}))[0], atol=1e-3)  # and it moved
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_local_steps_of_vfl_are_fedbcds(optimizer: str) -> None:
+    """Q steps for one exchange: as many bytes, other parameters."""
+    task = classes(samples=44, parties=3)
+    options = {"optimizer": optimizer, "batch_size": 7, "lr": 0.02, "rounds": 2}
+    result = run(vfl, task, **options, local_steps=3)
+    thetas, losses, _ = joint(task, config(vfl, task, **options, local_steps=3))
+    close(result.thetas, thetas)
+    rows = result.observer.rows
+    assert [row["train_loss"] for row in rows] == pytest.approx(losses, abs=1e-10)
+    assert rows[-1]["iterations"] == 2 * 4 * 3
+    once = run(vfl, task, **options)
+    assert result.total == once.total
+    differ(result.thetas, once.thetas)
 
 
 @pytest.mark.parametrize("parties", [2, 4])

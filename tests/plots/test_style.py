@@ -35,6 +35,7 @@ NAMES = [
     "vfl_ps",
     "avfl",
     "avfl_ps",
+    "hetero_lr",
     "send_once",
     "gram_once",
     "graph_once",

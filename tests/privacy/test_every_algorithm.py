@@ -38,6 +38,7 @@ SMALL: dict[str, list[str]] = {
     "centralized_sgd": SHARDS,
     "send_once": ONCE,
     "vfl": SPLIT,
+    "hetero_lr": [*TABLES, "epochs=1", "algorithm.batch_size=32"],
     "avfl": SPLIT,
     "vfl_ps": [*SPLIT, "algorithm.workers=2"],
     "avfl_ps": [*SPLIT, "algorithm.workers=2"],
@@ -79,7 +80,7 @@ TABLE: dict[str, dict[str, str]] = {
     ),
     "gram_once": row("can have: none (tables send whole rows and exact sums, which no mechanism clips or noises)"),
     **dict.fromkeys(
-        ("vfl", "avfl", "vfl_ps", "avfl_ps", "pubsub_vfl"),
+        ("vfl", "avfl", "vfl_ps", "avfl_ps", "pubsub_vfl", "hetero_lr"),
         row(f"can have: none, {', '.join(SPLIT_LEARNING)}", *SPLIT_LEARNING),
     ),
     **dict.fromkeys(

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
 from vflbench.types import EngineConfig, Problem
 
 LAUNCHERS = ("joblib", "submitit_local", "submitit_slurm", "ray")  # joblib: processes of this machine
+
+
+EXTRAS = {"joblib": "parallel", "submitit": "slurm"}
 
 
 class DiedError(RuntimeError):
@@ -34,26 +37,31 @@ def check(launcher: str) -> list[Problem]:
     """A problem where the package of a launcher is missing."""
     package = launcher.partition("_")[0]
     if importlib.util.find_spec(package) is None:
-        return [Problem("launcher", launcher, f"{package} is not installed: pip install 'vflbench[{package}]'")]
+        extra = EXTRAS.get(package, package)
+        return [Problem("launcher", launcher, f"{package} is not installed: pip install 'vflbench[{extra}]'")]
     return []
 
 
-def of(launcher: str, keys: Mapping[str, Any], address: Literal["local", "auto"]) -> Place:
+def of(launcher: str, keys: Mapping[str, Any], address: Literal["local", "auto"], folder: Path) -> Place:
     """The place of a launcher other than joblib.
 
     Parameters
     ----------
     keys : of submitit (partition, timeout_min ...), or of a task of Ray (num_cpus, num_gpus ...).
     address : of Ray: `auto` is the cluster that runs, `local` one of the search's own.
+    folder : the search's; beside it submitit hands over jobs and their logs, in FOLDER.submitit.
     """
-    return Tasks(keys, address) if launcher == "ray" else Jobs(launcher.removeprefix("submitit_"), keys)
+    cluster = launcher.removeprefix("submitit_")
+    return (
+        Tasks(keys, address) if launcher == "ray" else Jobs(cluster, keys, folder.with_name(f"{folder.name}.submitit"))
+    )
 
 
 class Jobs(Place):
     """Each piece of work is a job of submitit, in a process of its own."""
 
-    def __init__(self, cluster: str, keys: Mapping[str, Any]) -> None:
-        self.cluster, self.keys = cluster, dict(keys)
+    def __init__(self, cluster: str, keys: Mapping[str, Any], folder: Path) -> None:
+        self.cluster, self.keys, self.folder = cluster, dict(keys), folder
         if cluster == "local":
             self.keys.setdefault("timeout_min", 525_600)  # there is no queue that must know it
         self.jobs: list[Any] = []
@@ -61,8 +69,7 @@ class Jobs(Place):
     def __enter__(self) -> Self:
         import submitit
 
-        self.logs = tempfile.mkdtemp(prefix="vflbench-submitit-")
-        self.executor = submitit.AutoExecutor(folder=self.logs, cluster=self.cluster)
+        self.executor = submitit.AutoExecutor(folder=self.folder, cluster=self.cluster)
         self.executor.update_parameters(**self.keys)
         return self
 
@@ -76,7 +83,7 @@ class Jobs(Place):
         try:
             return job.result()
         except Exception as error:  # submitit's own, by which it tells that a process is gone
-            raise DiedError(f"{error} (logs: {self.logs})") from error
+            raise DiedError(f"{error} (logs: {self.folder})") from error
 
     def cancel(self) -> None:
         """As `Place.cancel`."""

@@ -3,6 +3,10 @@
 It goes batch by batch: embed, wait, step, wait. Vepakomma et al., "Split learning for health", arXiv 1812.00564; a
 baseline of PubSub-VFL (Liu et al., arXiv 2510.12494, section 5.1). It equals gradient descent on the joint network
 (tests/algorithms/test_pubsub.py).
+
+With local_steps=Q it is FedBCD-p (Liu et al., IEEE TSP 70, 2022, arXiv 1912.11187) with private labels. After an
+exchange every party takes Q steps on the batch: the active one with the embeddings that it has received, passive ones
+with the gradient that they have received.
 """
 
 from dataclasses import dataclass
@@ -12,7 +16,7 @@ from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient, Keys, 
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
-from vflbench.types import AlgorithmInfo, RunConfig
+from vflbench.types import AlgorithmInfo, Count, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="vfl",
@@ -34,6 +38,7 @@ class Config(Keys):
     """Keys of VFL."""
 
     name: str = "vfl"
+    local_steps: Count = 1  # Q: steps of every party on a batch, for one exchange
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -42,7 +47,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
 
 
 async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Send the embedding of each batch, and step on its gradient."""
+    """Send the embedding of each batch, and step on its gradient, Q times."""
     side = Side(me, data, public, config)
     me.state.model, me.state.optimiser = side.model, side.optimiser
 
@@ -53,11 +58,13 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
             await me.send(ACTIVE, tuple(Embedding(j, 0, 0.0, z)), tag="embedding")
             gradient = Gradient(*await me.recv(ACTIVE, tag="gradient"))
             await side.backward(made, rows, gradient.dz)
+            for _ in range(1, config.algorithm.local_steps):
+                await side.backward(await side.embed(rows), rows, gradient.dz)
         await score(me, side, t)
 
 
 async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
-    """Wait for all embeddings of a batch, step, and answer."""
+    """Wait for all embeddings of a batch, step, answer, and step on them Q - 1 times more."""
     side = Side(me, data, public, config)
     me.state.model, me.state.optimiser = side.model, side.optimiser
     await private.settle_labels(me, data.labels)
@@ -70,5 +77,8 @@ async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
             losses.append(loss)
             for name, dz in zip(me.clients, private.gradients(me, dzs, rows, public.samples), strict=True):
                 await me.send(name, tuple(Gradient(j, 0, 0.0, dz)), tag="gradient")
-        me.report(train_loss=sum(losses) / len(losses), epoch=t, iterations=t * len(losses))
+            for _ in range(1, config.algorithm.local_steps):
+                await side.learn(rows, zs)
+        done = t * len(losses) * config.algorithm.local_steps
+        me.report(train_loss=sum(losses) / len(losses), epoch=t, iterations=done)
         await score(me, side, t)
