@@ -203,27 +203,6 @@ def test_two_searches_find_the_same_and_one_that_was_killed_too(tmp_path: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", [["submitit_local"], ["ray", "launcher.num_cpus=0"]])
-def test_a_search_elsewhere_is_that_of_this_machine(tmp_path: Path, launcher: list[str]) -> None:
-    """Trials and finals are jobs of submitit, or tasks of the Ray cluster that runs."""
-    pytest.importorskip(launcher[0].partition("_")[0])
-    assert choose(tmp_path / "here", "trials=2", "jobs=1") == 0
-    words = ["trials=2", "jobs=2", *(f"launcher={launcher[0]}", *launcher[1:])]
-    command = [sys.executable, "-m", "vflbench", "choose", *TASK, f"out={tmp_path / 'there'}", *words]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    names = ("trials", "best", "finals", "out")
-    here, there = (
-        [{name: method[name] for name in names} for method in timeless(tmp_path / place)["methods"]]
-        for place in ("here", "there")
-    )
-    for method in (*here, *there):  # what is known when a trial begins differs, and so do its bounds
-        method["trials"] = [one["number"] for one in method["trials"]]
-    assert here == there
-
-
-@pytest.mark.slow
 def test_of_a_graph_alone_and_centralised_are_trained(tmp_path: Path) -> None:
     words = ["choose", "dataset=digits_graph", "target=0.1", "algorithm=graph_once", "trials=1", "rounds=3"]
     assert cli.command([*words, f"out={tmp_path / 'a'}"]) == 0

@@ -1,5 +1,16 @@
 """Networks and losses; they know nothing of parties."""
 
+import functools
+
 import torch
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+@functools.lru_cache(maxsize=1_000)
+def scalar(value: float, dtype: torch.dtype) -> torch.Tensor:
+    """`value` as a tensor of no dimensions, not to be changed: torch takes half as long for it as for Python's number.
+
+    The results have the same bits: torch rounds a number of Python's to the other operand's type too.
+    """
+    return torch.tensor(value, dtype=dtype)

@@ -22,7 +22,7 @@ class Squared:
     def mean(self, z: Tensor, y: Tensor, gradient: Tensor | None = None) -> float:
         """The mean of l over the rows; `gradient`, where it is known, spares work."""
         off = z[:, 0] - y if gradient is None else gradient[:, 0]
-        return float(off.square().mean() / 2)
+        return float(off.square().mean()) / 2
 
     def gradient(self, z: Tensor, y: Tensor) -> Tensor:
         """The derivative dl/dz of every row, (N, d_c)."""

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vflbench.models import scalar
 from vflbench.models.vertical import Held, Share, intercept
 from vflbench.types import Count
 
@@ -58,7 +59,8 @@ class Partial(Held):
         network = Share(config, width, outputs, is_label)
         super().__init__(network, network.initial(rng).to(device))
         self.width, self.outputs, self.bias = width, outputs, network.bias
-        self.views = network.views(self.theta)  # every update of theta is in place
+        self.flat = self.theta.detach()  # shares its memory, since every update of theta is in place
+        self.views = network.views(self.flat)
 
     @property
     def linear(self) -> bool:
@@ -91,7 +93,7 @@ class Partial(Held):
 
     def descend(self, gradient: Tensor, lr: float, decay: float) -> None:
         """Take one step: theta <- theta - lr (gradient + decay theta)."""
-        self.theta.mul_(1 - lr * decay).sub_(gradient, alpha=lr)
+        self.flat.mul_(scalar(1 - lr * decay, gradient.dtype)).sub_(gradient, alpha=lr)
 
     def row_norms(self, x: Tensor, cotangent: Tensor, out: Tensor, inside: Tensor) -> Tensor:
         """The L2 norm of every row's own gradient, (n,).

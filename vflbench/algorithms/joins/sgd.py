@@ -35,7 +35,7 @@ from vflbench.algorithms.joins.mapping import ClientBatches, Join, ServerBatches
 from vflbench.algorithms.joins.shared import Labels, LocalTable
 from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
 from vflbench.federation.party import SERVER, Party, PartySpec
-from vflbench.models import losses
+from vflbench.models import losses, scalar
 from vflbench.privacy import tables
 from vflbench.types import RunConfig
 
@@ -66,7 +66,7 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
         total, seen, count = 0.0, 0, 0
         async for join, y in batches.epoch(whole, labels.y):
             z = join.total(union(public, await me.recv_all(me.clients, tag="prediction")))
-            size = len(y)
+            size = y.shape[0]
             gradient = await me.compute(loss.gradient, z, y, cost=size)
             total, seen, count = total + (loss.mean(z, y, gradient) * size if size else 0.0), seen + size, count + 1
             for i, clients in enumerate(public.parts):  # LoJ scatters to LoU, and LoU to its clients
@@ -77,7 +77,7 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
             received = dict(zip(everyone, await me.recv_all(everyone, tag="gradient"), strict=True))
             for names in groups:
                 divisor = min(batches.size, len(labels.y)) if batches.drawn else size
-                step = sum_of([received[name] for name in names]) / divisor  # (17)
+                step = sum_of([received[name] for name in names]) / scalar(divisor, gradient.dtype)  # (17)
                 await me.send_many(names, step, tag="step")
         me.report(train_loss=total / max(seen, 1), iterations=t * count, epoch=t, offset=labels.offset)
 
@@ -98,9 +98,11 @@ async def client(me: Party, data: RelationalPart, public: RelationalPublic, conf
             out, inside = model.inside(x)
             await me.send(SERVER, tables.protect_predictions(me, out, rows), tag="prediction")
             residual = await me.recv(SERVER, tag="residual")
-            gradient = await me.compute(model.private_gradient, x, residual, out, inside, batches.noisy, cost=len(x))
+            gradient = await me.compute(
+                model.private_gradient, x, residual, out, inside, batches.noisy, cost=x.shape[0]
+            )
             if len(public.parts[number]) == 1:
-                step = gradient / size
+                step = gradient / scalar(size, gradient.dtype)
             else:
                 await me.send(SERVER, gradient, tag="gradient")  # (18)
                 step = await me.recv(SERVER, tag="step")

@@ -21,7 +21,7 @@ from vflbench.algorithms.joins import exposes, shared
 from vflbench.algorithms.joins.shared import Keys, Labels, LocalTable, PartyKeys
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
-from vflbench.models import losses
+from vflbench.models import losses, scalar
 from vflbench.privacy import tables
 from vflbench.privacy.gradients import poisson, rehearsed
 from vflbench.types import AlgorithmInfo, RunConfig
@@ -88,7 +88,7 @@ async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig
                 chosen = poisson(public.samples, rate, me.secret_rng("batches"))
                 await me.send_many(me.clients, chosen, tag="rows")
                 y = labels.y[chosen]
-            z, size = reduce(torch.Tensor.add_, await me.recv_all(me.clients, tag="prediction")), len(y)
+            z, size = reduce(torch.Tensor.add_, await me.recv_all(me.clients, tag="prediction")), y.shape[0]
             gradient = await me.compute(loss.gradient, z, y, cost=size)
             total, seen = total + (loss.mean(z, y, gradient) * size if size else 0.0), seen + size
             await me.send_many(me.clients, gradient, tag="residual")
@@ -124,8 +124,9 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
             out, inside = model.inside(x)
             await me.send(SERVER, tables.protect_predictions(me, out, rows), tag="prediction")
             residual = await me.recv(SERVER, tag="residual")
-            size = len(x)
+            size = x.shape[0]
             gradient = await me.compute(model.private_gradient, x, residual, out, inside, noisy, cost=size)
-            model.descend(gradient / (expected if drawn else size), cfg.lr, cfg.weight_decay)
+            divisor = scalar(expected if drawn else size, gradient.dtype)
+            model.descend(gradient / divisor, cfg.lr, cfg.weight_decay)
         if me.evaluates(t):
             me.report(partial=table.predictions())
