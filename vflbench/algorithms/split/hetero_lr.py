@@ -34,7 +34,7 @@ from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.models import DTYPES, partial
 from vflbench.seeding import batches, stream
-from vflbench.types import AlgorithmInfo, ConfigError, Implied, Problem, Range, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, ConfigError, Count, Implied, Problem, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="hetero_lr",
@@ -74,6 +74,7 @@ class Config(Keys):
     lr: float = 0.01  # learning rate
     alpha: Annotated[float, Range(at_least=0)] = 0.0  # weight of ||w||^2 / 2
     gradient: Literal["exact", "taylor"] = "exact"  # of the logistic loss
+    default_rounds: Count = 15  # epochs, where epochs and rounds are null
 
 
 def check(config: RunConfig) -> list[Problem]:
@@ -113,21 +114,25 @@ class Columns:
         self.model = partial.Partial(config.model, width, self.outputs, data.labels is not None, rng, me.device)
         cfg = config.algorithm
         kind = torch.optim.SGD if cfg.optimizer == "sgd" else torch.optim.Adam
-        self.optimiser: torch.optim.Optimizer = kind([self.model.theta], cfg.lr, weight_decay=cfg.alpha)
+        # foreach would count other operations on a GPU for the same arithmetic
+        self.optimiser: torch.optim.Optimizer = kind([self.model.theta], cfg.lr, weight_decay=cfg.alpha, foreach=False)
 
     def rows(self, values: np.ndarray) -> Tensor:
         """Rows of columns as a tensor; the pixels of images are between 0 and 1."""
         taken = torch.from_numpy(np.require(values, requirements="W")).to(self.device).flatten(1)
         return taken.to(self.dtype) / (255 if taken.dtype == torch.uint8 else 1)
 
-    def score(self, rows: np.ndarray) -> Tensor:
+    def taken(self, rows: np.ndarray) -> Tensor:
+        """The columns of a batch, (B, d)."""
+        return self.features.index_select(0, torch.from_numpy(rows).to(self.device))
+
+    def score(self, x: Tensor) -> Tensor:
         """X w of a batch, (B, outputs)."""
-        scores: Tensor = self.model(self.features[rows])
+        scores: Tensor = self.model(x)
         return scores
 
-    def step(self, rows: np.ndarray, residual: Tensor) -> None:
+    def step(self, x: Tensor, residual: Tensor) -> None:
         """Step on d loss / d u of a batch, (B, outputs)."""
-        x = self.features[rows]
         out, inside = self.model.inside(x)
         if self.host and self.me.privacy is not None:  # it has sent clipped scores
             leaf = out.detach().requires_grad_()
@@ -156,9 +161,12 @@ class Guest(Columns):
         self.shift = 0.0 if self.classes else float(data.labels.mean())
         self.scale = 1.0 if self.classes else float(data.labels.std()) or 1.0
 
-    def residual(self, u: Tensor, rows: np.ndarray) -> tuple[float, Tensor]:
-        """The mean loss of a batch with scores u (B, outputs), and d loss / d u."""
-        y = torch.from_numpy(private.trained_on(self.me, self.labels)[rows]).to(self.device)
+    def answers(self, rows: np.ndarray) -> Tensor:
+        """The labels of a batch, (B,)."""
+        return torch.from_numpy(private.trained_on(self.me, self.labels)[rows]).to(self.device)
+
+    def residual(self, u: Tensor, y: Tensor) -> tuple[float, Tensor]:
+        """The mean loss of a batch with scores u (B, outputs) and labels y (B,), and d loss / d u."""
         u = u.detach().requires_grad_()
         if self.taylor:
             sign = 2.0 * y[:, None].to(u.dtype) - 1
@@ -183,9 +191,10 @@ async def host(me: Party, data: AlignedPart, public: AlignedPublic, config: RunC
 
     async for t in me.rounds():
         for rows in batches(config.seed, t, public.samples, config.algorithm.batch_size):
-            u = await me.compute(side.score, rows, cost=len(rows))
+            x = side.taken(rows)
+            u = await me.compute(side.score, x, cost=len(rows))
             await me.send(ACTIVE, private.embeddings(me, u, rows), tag="score")
-            await me.compute(side.step, rows, await me.recv(ACTIVE, tag="residual"), cost=len(rows))
+            await me.compute(side.step, x, await me.recv(ACTIVE, tag="residual"), cost=len(rows))
         if me.evaluates(t):
             async with me.evaluating():
                 await me.send(ACTIVE, side.held_out(), tag="score")
@@ -200,15 +209,16 @@ async def guest(me: Party, data: AlignedPart, public: AlignedPublic, config: Run
     async for t in me.rounds():
         losses = []
         for rows in batches(config.seed, t, public.samples, config.algorithm.batch_size):
-            u = await me.compute(side.score, rows, cost=len(rows))
+            x, y = side.taken(rows), side.answers(rows)
+            u = await me.compute(side.score, x, cost=len(rows))
             for other in await me.recv_all(me.clients, tag="score"):
                 u = u + other
-            loss, residual = await me.compute(side.residual, u, rows, cost=len(rows))
+            loss, residual = await me.compute(side.residual, u, y, cost=len(rows))
             losses.append(loss)
-            answers = private.gradients(me, [residual] * len(me.clients), rows, public.samples)
-            for name, answer in zip(me.clients, answers, strict=True):
-                await me.send(name, answer, tag="residual")
-            await me.compute(side.step, rows, residual, cost=len(rows))
+            noisy = private.gradients(me, [residual] * len(me.clients), rows, public.samples)
+            for name, own in zip(me.clients, noisy, strict=True):
+                await me.send(name, own, tag="residual")
+            await me.compute(side.step, x, residual, cost=len(rows))
         me.report(train_loss=sum(losses) / len(losses), epoch=t, iterations=t * len(losses))
         if me.evaluates(t):
             async with me.evaluating():
