@@ -43,7 +43,7 @@ class Question:
     resources: dict[str, Any] = field(default_factory=dict)  #: what the launcher is told
     address: Literal["local", "auto"] = "local"  #: of the Ray cluster of launcher=ray
     seed: int = 0
-    algorithms: list[str] | None = None  #: None: all
+    algorithms: list[str] | None = None  #: in the order of their names; None: all
     out: Path | None = None
     resume: bool = False
     overwrite: bool = False
@@ -54,8 +54,9 @@ class Question:
     @property
     def identity(self) -> dict[str, Any]:
         """The parts by which two questions are the same; budget and trials may change when a search is resumed."""
+        words = sorted(self.words, key=lambda word: word.partition("="))  # a group before its keys
         return {
-            **{"words": sorted(self.words), "dataset": self.dataset, "target": self.target, "cost": self.cost},
+            **{"words": words, "dataset": self.dataset, "target": self.target, "cost": self.cost},
             **{"demand": self.demand, "epsilon": self.epsilon, "seed": self.seed, "algorithms": self.algorithms},
             "seeds": [self.seed + number for number in range(1, SEEDS + 1)] if self.target is not None else [],
         }
@@ -215,7 +216,7 @@ def _demand(text: str | None, problems: list[Problem]) -> str | None:
 def _algorithms(text: str | None, problems: list[Problem]) -> list[str] | None:
     if text is None:
         return None
-    names, known = [name.strip() for name in text.split(",")], registry.algorithms()
+    names, known = sorted(name.strip() for name in text.split(",")), registry.algorithms()
     problems += [
         Problem("algorithm", name, f"unknown algorithm; there are: {', '.join(known)}", closest(name, known))
         for name in names
