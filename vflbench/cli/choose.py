@@ -65,7 +65,8 @@ def search(
     if asked.out is None and not record.methods:
         folder = folders.make_new(folder)
     inventory.claim(folder, "Choose another folder with out=FOLDER")
-    away = None if asked.launcher == "joblib" else elsewhere.of(asked.launcher, asked.resources, asked.address, folder)
+    how = (asked.launcher, asked.resources, asked.address, folder, asked.jobs)
+    away = None if asked.launcher == "joblib" else elsewhere.of(*how)
     work = Work(partial(train_one, asked.config_dir), partial(measure_one, asked.config_dir), complain, away)
     complain(f"searching in {shown(folder)}; if you stop it, the same command with resume=true goes on")
     with lock.held(folder), interrupts.passed_on(folder), _quiet():
