@@ -170,7 +170,6 @@ def main(argv: list[str] | None = None) -> int:
     import vflbench  # noqa: F401  sets what torch reads when it is imported
     from vflbench.federation.ray.cluster import Cluster
     from vflbench.plots.running_time import FILE, WANTED
-    from vflbench.types import EngineConfig
 
     out, cores = flags.out.absolute(), len(os.sched_getaffinity(0))
     print(f"{flags.epochs} epochs of Bank, batches of {flags.batch}, {flags.workers} workers each; {machine()}")
@@ -178,7 +177,7 @@ def main(argv: list[str] | None = None) -> int:
     heads = ("architecture", *heads, "slower", "message_ms", "load")
     print(f"\n| {' | '.join(heads)} |\n|{' --- |' * len(heads)}", flush=True)
     trials: dict[str, list[tuple[float, ...]]] = {name: [] for name in chosen}
-    with Cluster(EngineConfig("ray")):
+    with Cluster():
         for _ in range(flags.repeats):
             slower, message = calibrated(flags, cores, out)
             for name in chosen:

@@ -222,9 +222,8 @@ def ray_cluster() -> Iterator[Any]:
     if importlib.util.find_spec("ray") is None:
         absent("Ray is not installed: pip install 'vflbench[ray]'")
     from vflbench.federation.ray.cluster import Cluster
-    from vflbench.types import EngineConfig
 
-    with Cluster(EngineConfig("ray")) as cluster:
+    with Cluster() as cluster:
         yield cluster
 
 

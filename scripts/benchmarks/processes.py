@@ -67,9 +67,8 @@ def ray(count: int = 300, rounds: int = 100) -> None:
     from vflbench.runner.distributed import Host
     from vflbench.runner.evaluate import Observer
     from vflbench.runner.run import Federation
-    from vflbench.types import EngineConfig
 
-    with Cluster(EngineConfig("ray")) as cluster:
+    with Cluster() as cluster:
         import ray  # now that its environment is set
 
         for size in (400, 65_536):
@@ -158,7 +157,7 @@ def broker(count: int = 1000, size: int = 65_536) -> None:
         algorithm=SimpleNamespace(p=5), broker=BrokerConfig("nats"), engine=EngineConfig("ray")
     )
     published: Any = SimpleNamespace(published=(("embedding", "p"),))
-    with Cluster(EngineConfig("ray")) as cluster, Service(configuration, published) as service:
+    with Cluster() as cluster, Service(configuration, published) as service:
         for how, channels in (("NATS JetStream", service.channels), ("Ray's calls", None)):
             told: list[float] = []
             make = partial(publish, count, size, channels)

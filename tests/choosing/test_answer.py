@@ -156,6 +156,11 @@ def test_a_search_without_finals_answers_by_its_trials(tmp_path: Path) -> None:
     found = answer.answer(tmp_path, status)
     assert found["winner"] == "vfl" and found["methods"][0]["basis"] == "tuning" and "no final" in found["sure"]
     assert said(found, tmp_path)[0].startswith("Not finished (interrupted)")
+    assert said(found, tmp_path)[1] == f"Missing: {'; '.join(found['missing'])}." and "all finals" in found["missing"]
+    made.trials, made.best = [], None  # it was stopped before its first trial had ended
+    found = answer.write(tmp_path, status)
+    assert found["winner"] is None and found["floor"] and "any trial of vfl" in found["missing"]
+    assert "Missing: any trial of vfl" in (tmp_path / found["page"]).read_text()
 
 
 def test_what_the_budget_left_out_is_said_beside_the_answer(tmp_path: Path) -> None:

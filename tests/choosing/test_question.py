@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_a_question_is_read() -> None:
         (["target=1", "trials=1", "hydra/launcher=ray"], "hydra/launcher=ray: of sweeps; here: launcher=ray jobs=2"),
         (
             ["target=1", "trials=1", "launcher.num_cpus=2"],
-            "launcher.num_cpus=2: joblib starts processes of this",
+            "launcher.num_cpus=2: processes of this machine reserve nothing: .* jobs=N",
         ),
         (
             ["target=1", "trials=1", "launcher=ray", "engine=ray"],
@@ -57,6 +58,38 @@ def test_a_question_is_read() -> None:
 def test_what_is_wrong_is_told(words: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         question.parse(words, "choose")
+
+
+RAY = ["target=1", "trials=1", "launcher=ray"]
+LOCAL = ["target=1", "trials=1", "launcher=submitit_local"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([*RAY, "launcher.num_cpus=2"], "launcher.num_cpus=2: processes of this machine reserve nothing"),
+        ([*RAY, "engine.address=auto", "launcher.num_cpu=2"], "launcher.num_cpu=2: unknown; .* 'launcher.num_cpus'"),
+        ([*RAY, "engine.address=auto", "launcher.num_cpus=all"], "launcher.num_cpus=all: must be a number"),
+        ([*RAY, "engine.address=atuo"], r"engine.address=atuo: .*HOST:PORT.* Did you mean 'auto'"),
+        ([*LOCAL, "launcher.partition=cpu"], "launcher.partition=cpu: unknown; launcher=submitit_local is told: name"),
+        ([*LOCAL, "launcher.timeout_min=1h"], "launcher.timeout_min=1h: must be a whole number"),
+        (["target=1", "trials=1", "launcher=submitit_slurm"], "Slurm is not here: there is no command srun"),
+    ],
+)
+def test_what_a_launcher_cannot_be_told(words: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: True)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ConfigError, match=said):
+        question.parse(words, "choose")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"is not installed: pip install 'vflbench\[(ray|slurm)\]'"):
+        question.parse(words, "choose")
+
+
+def test_the_address_of_a_cluster_is_no_word_of_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: True)
+    asked = question.parse([*RAY, "engine.address=10.0.0.1:6379", "launcher.num_gpus=0.5"], "choose")
+    assert (asked.address, asked.words, asked.resources) == ("10.0.0.1:6379", [], {"num_gpus": 0.5})
 
 
 def entered(*words: str) -> tuple[set[str], dict[str, str]]:

@@ -20,6 +20,7 @@ from vflbench.choosing.question import parse
 from vflbench.choosing.record import FILE, Method, Record, Trial
 from vflbench.choosing.search import Search
 from vflbench.choosing.work import Work
+from vflbench.cli import choose as choosing
 
 TASK = [
     *("dataset=star_schema", "dataset.rows=200", "dataset.dimension_rows=20", "dataset.width=3"),
@@ -106,6 +107,29 @@ def test_a_larger_budget_goes_on_with_what_a_smaller_one_left_out(monkeypatch: p
     )
 
 
+def test_a_stopped_search_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Record, "write", lambda *_: None)
+
+    def stopped(_: Search) -> None:
+        raise KeyboardInterrupt
+
+    a = Method("glasu", "none", [], {}, [trial(0, 50.0, 0.81)])
+    b = Method("ensemble", "none", [], {})
+    search = searching(a, b, trials_each=0)
+    monkeypatch.setattr(Search, "_trials", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        search.run()
+    assert (search.record.status, a.best, b.out) == ("interrupted", 0, "the search was stopped before it was tried")
+    first = "any trial of ensemble", "trials of each method after 0, up to 8", "all finals"
+    assert search.record.missing() == list(first)
+    b.trials, search.record.trials_each = [trial(0, None, 0.7)], 8
+    assert search.record.missing() == ["all finals"]
+    a.finals = ["finals/glasu/seed2"]
+    assert search.record.missing() == ["finals of glasu with seed 1, 3"]
+    search.record.status = "complete"
+    assert search.record.missing() == []
+
+
 def test_settings_stay_once_their_final_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Record, "write", lambda *_: None)
     a = Method("glasu", "none", [], {}, [trial(0, 50.0, 0.81), trial(1, 9.0, 0.82)], best=0)
@@ -175,6 +199,19 @@ def timeless(folder: Path) -> dict[str, Any]:
     return values
 
 
+def test_the_order_of_words_is_nothing_of_the_question(tmp_path: Path) -> None:
+    words = ["dataset=cora", "dataset.clients=3", "algorithm=glasu,ensemble", "target=0.8", "trials=2", "jobs=2"]
+    first = parse(words, "choose")
+    record = Record(first.asked(), status="interrupted")
+    (tmp_path / "a").mkdir()
+    record.write(tmp_path / "a")
+    again = [*reversed(words[3:]), "algorithm=ensemble,glasu", *words[1::-1], "resume=true"]
+    assert choosing.place(parse(again, "choose"), tmp_path)[0] == tmp_path / "a"
+    assert record.question["words"] == ["dataset=cora", "dataset.clients=3"]  # as it is typed again
+    other = choosing.place(parse([*words, "seed=1", "resume=true"], "choose"), tmp_path)[0]
+    assert not other.exists()
+
+
 def choose(folder: Path, *words: str) -> int:
     return cli.command(["choose", *TASK, f"out={folder}", *words])
 
@@ -198,6 +235,7 @@ def test_two_searches_find_the_same_and_one_that_was_killed_too(tmp_path: Path) 
         command[4:10] = reversed(command[4:10])  # the order of the words is nothing of the question
     so_far = json.loads((tmp_path / "c" / "answer.json").read_text())
     assert so_far["status"] == "interrupted" and so_far["winner"] and (tmp_path / "c" / "answer.html").is_file()
+    assert so_far["missing"][-1].startswith(("all finals", "finals of "))
     assert choose(tmp_path / "c", "trials=2", "resume=true") == 0
     assert timeless(tmp_path / "c") == first
 

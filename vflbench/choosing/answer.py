@@ -67,6 +67,7 @@ def answer(folder: Path, record: Record) -> dict[str, Any]:
         "schema": SCHEMA,
         "made_by": f"vflbench {__version__}",
         "status": record.status,
+        "missing": record.missing(),
         "question": question,
         "data": _data(question, runs),
         "reached": winner is not None or verdict["kind"] == "not needed",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
@@ -41,9 +41,9 @@ class Question:
     jobs: int = 1
     launcher: str = "joblib"  #: where runs are trained: elsewhere.LAUNCHERS
     resources: dict[str, Any] = field(default_factory=dict)  #: what the launcher is told
-    address: Literal["local", "auto"] = "local"  #: of the Ray cluster of launcher=ray
+    address: str = "local"  #: of the Ray cluster of launcher=ray: local, auto or HOST:PORT
     seed: int = 0
-    algorithms: list[str] | None = None  #: None: all
+    algorithms: list[str] | None = None  #: in the order of their names; None: all
     out: Path | None = None
     resume: bool = False
     overwrite: bool = False
@@ -54,8 +54,9 @@ class Question:
     @property
     def identity(self) -> dict[str, Any]:
         """The parts by which two questions are the same; budget and trials may change when a search is resumed."""
+        words = sorted(self.words, key=lambda word: word.partition("="))  # a group before its keys
         return {
-            **{"words": sorted(self.words), "dataset": self.dataset, "target": self.target, "cost": self.cost},
+            **{"words": words, "dataset": self.dataset, "target": self.target, "cost": self.cost},
             **{"demand": self.demand, "epsilon": self.epsilon, "seed": self.seed, "algorithms": self.algorithms},
             "seeds": [self.seed + number for number in range(1, SEEDS + 1)] if self.target is not None else [],
         }
@@ -108,8 +109,10 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     question.target = _target(given, verb, problems)
     question.trials = _count(given, "trials", problems)
     question.jobs = _count(given, "jobs", problems) or 1
-    question.address = "auto" if typed.get("engine.address") == "auto" else "local"
+    question.address = typed.get("engine.address", "local")
     question.launcher, question.resources = _launcher(given, typed, resources, problems), resources
+    if question.launcher == "ray":  # the address is that of the search's cluster: runs are simulated
+        question.words = [word for word in kept if not word.startswith("engine.address=")]
     question.seed = _count(given, "seed", problems, 0) or 0
     question.budget = _seconds(given.get("budget"), problems)
     question.demand = _demand(given.get("demand"), problems)
@@ -142,14 +145,10 @@ def _launcher(
         allowed = f"where runs are trained, one of: {', '.join(elsewhere.LAUNCHERS)}"
         problems.append(Problem("launcher", name, allowed, closest(name, elsewhere.LAUNCHERS)))
         return name
-    problems += elsewhere.check(name)
+    problems += elsewhere.check(name, resources, typed.get("engine.address", "local"))
     if name == "ray" and typed.get("engine") == "ray":
         allowed = "with engine=ray the parties of each run are processes of Ray already: joblib or submitit_*"
         problems.append(Problem("launcher", name, allowed))
-    if name == "joblib" and resources:
-        key, value = next(iter(resources.items()))
-        allowed = "joblib starts processes of this machine, whose number is jobs=N"
-        problems.append(Problem(f"{RESOURCE}{key}", value, f"{allowed}: submitit and Ray have resources"))
     return name
 
 
@@ -215,7 +214,7 @@ def _demand(text: str | None, problems: list[Problem]) -> str | None:
 def _algorithms(text: str | None, problems: list[Problem]) -> list[str] | None:
     if text is None:
         return None
-    names, known = [name.strip() for name in text.split(",")], registry.algorithms()
+    names, known = sorted(name.strip() for name in text.split(",")), registry.algorithms()
     problems += [
         Problem("algorithm", name, f"unknown algorithm; there are: {', '.join(known)}", closest(name, known))
         for name in names

@@ -36,7 +36,6 @@ NEAREST = 3  # methods that come to the final where none reaches the target
 BEFORE_WIDENING = 3  # trials of a method
 AXES = {"bytes": "bytes", "seconds": "virtual_seconds", "weighted": "cost"}
 LIMITS = {"bytes": "max_bytes", "seconds": "max_virtual_seconds"}  # key of a run that bounds a cost
-NO_FINAL = f"{CUT} ended before these finals"
 QUIET = ("floor=none", "plot=none")
 
 
@@ -65,9 +64,9 @@ class Search:
                 if self.question.target is not None:
                     self._finals()
         except KeyboardInterrupt:
-            if self.record.status == "searching" and self.record.methods:
+            searching, self.record.status = self.record.status == "searching", "interrupted"
+            if searching and self.record.methods:
                 self._choose()  # the best so far; a search that goes on chooses anew
-            self.record.status = "interrupted"
             raise
         finally:
             if self.record.methods:
@@ -383,13 +382,14 @@ class Search:
 
     def _choose(self) -> None:
         """The best setting of each method, and who comes to the final."""
+        ended = "the search was stopped" if self.record.status == "interrupted" else f"{CUT} ended"
         for method in self.record.methods:
             best = self._best(method)
             method.best = None if best is None else best.number
             if best is not None:
                 method.edges = list(spaces.edges(method.space, best.values))
             elif method.out is None:
-                method.out = f"{CUT} ended before it was tried" if not method.trials else "no trial has a value"
+                method.out = f"{ended} before it was tried" if not method.trials else "no trial has a value"
         if self.question.target is None:
             return
         finalists = self.finalists()
@@ -423,7 +423,6 @@ class Search:
                 self._write()
 
     def _finals(self) -> None:
-        self._forget(NO_FINAL)
         self._floor()
         finalists = self.finalists()
         for task, failure in self.workers.carry_out(self._final_tasks(finalists), self.work.train):
@@ -440,20 +439,9 @@ class Search:
             self._write()
             status = run.summary["status"] if run is not None else failure
             self.report(f"[final] {method.name}, {Path(folder).name}: {status}{self._time_left()}")
-        missing = [
-            f"{method.name} seed {seed}"
-            for method in finalists
-            for seed in self.record.question["seeds"]
-            if final_folder(method, seed) not in method.finals
-        ]
         late = [folder for folder, begun in self.record.running.items() if begun.get("late")]
-        if not finalists and self._over(SHARE):
-            self.record.status = "out of budget"
-        elif missing and (late or self._over(1.0)):
-            self._note(f"{NO_FINAL}: {', '.join(missing)}")
-            self.record.status = "out of budget"
-        else:
-            self.record.status = "complete"
+        cut = (not finalists and self._over(SHARE)) or (self.record.missing() and (late or self._over(1.0)))
+        self.record.status = "out of budget" if cut else "complete"
 
     def _final_tasks(self, finalists: list[Method]) -> Iterator[Task]:
         for method in finalists:

@@ -40,6 +40,8 @@ def unfinished(found: Mapping[str, Any]) -> list[str]:
         said.append(
             f"Not finished ({status}): this is the answer so far. The same command with resume=true{more} goes on."
         )
+        if found["missing"]:
+            said.append(f"Missing: {'; '.join(found['missing'])}.")
     return said + [f"{note[0].upper()}{note[1:]}." for note in found["notes"] if note.startswith(CUT)]
 
 

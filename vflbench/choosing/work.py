@@ -106,7 +106,8 @@ def _result(future: Future[Any]) -> Any:
         return future.result()
     except (BrokenProcessPool, DiedError) as error:
         reason = "a process that trains has died, perhaps for lack of memory: go on with resume=true and fewer jobs"
-        raise VflbenchError(reason) from error
+        last = str(error).strip().splitlines()[-1:] if isinstance(error, DiedError) else []
+        raise VflbenchError("; ".join([reason, *last])) from error
 
 
 def _begin(threads: str) -> None:

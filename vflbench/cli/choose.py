@@ -44,7 +44,8 @@ def command(args: list[str]) -> int:
     flags = parser.parse_intermixed_args(args)
     asked = question.parse(flags.words, "choose", flags.config_dir)
     folder, record = search(asked, PLACE, answer.finish)
-    return answer.finish(folder, record)
+    with interrupts.held_back():
+        return answer.finish(folder, record)
 
 
 def search(
@@ -64,14 +65,15 @@ def search(
     if asked.out is None and not record.methods:
         folder = folders.make_new(folder)
     inventory.claim(folder, "Choose another folder with out=FOLDER")
-    away = None if asked.launcher == "joblib" else elsewhere.of(asked.launcher, asked.resources, asked.address, folder)
+    how = (asked.launcher, asked.resources, asked.address, folder, asked.jobs)
+    away = None if asked.launcher == "joblib" else elsewhere.of(*how)
     work = Work(partial(train_one, asked.config_dir), partial(measure_one, asked.config_dir), complain, away)
     complain(f"searching in {shown(folder)}; if you stop it, the same command with resume=true goes on")
     with lock.held(folder), interrupts.passed_on(folder), _quiet():
         try:
             Search(asked, folder, record, entering, work).run()
         except KeyboardInterrupt:
-            if any(method.trials for method in record.methods):
+            if record.methods:
                 complain("interrupted; the answer so far:")
                 stopped(folder, record)
             raise
@@ -171,8 +173,7 @@ def read(folder: Path) -> Record:
 
 def same(record: Record, asked: question.Question) -> bool:
     """Whether a record belongs to the question."""
-    known = record.question | {"words": sorted(record.question.get("words", []))}
-    return all(known.get(key) == value for key, value in asked.identity.items())
+    return all(record.question.get(key) == value for key, value in asked.identity.items())
 
 
 def _newest(asked: question.Question, root: Path) -> tuple[Path, Record] | None:

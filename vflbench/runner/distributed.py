@@ -281,7 +281,7 @@ class Host:
     def __init__(self, config: RunConfig, info: AlgorithmInfo) -> None:
         root = None if config.data_root is None else str(Path(config.data_root).expanduser().absolute())
         self.config, self.info = dataclasses.replace(config, data_root=root), info
-        self.cluster = Cluster(config.engine)
+        self.cluster = Cluster(config.engine.address)
         self.broker = Service(config, info) if config.broker.name == "nats" else None
 
     def __enter__(self) -> Host:

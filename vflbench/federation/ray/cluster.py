@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -16,9 +17,10 @@ from typing import Any
 from vflbench.federation import guardian
 from vflbench.federation.guardian import Guardian
 from vflbench.federation.ray.calls import STARTING
-from vflbench.types import EngineConfig, VflbenchError
+from vflbench.types import VflbenchError
 
 AT_ONCE = 256  # processes that Ray may be starting
+ANSWER = 5.0  # s that a running cluster has to accept a connection
 STARTS = 3  # times that starting Ray is tried
 # arguments of ray.init
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
@@ -44,14 +46,16 @@ def _own_environment() -> dict[str, str]:
 class Cluster:
     """Ray for one run: a cluster of its own on the loopback interface (address=local), or the running one (auto).
 
+    For a search of `choose`, too, whose runs are tasks; then the address may be HOST:PORT of a running cluster.
+
     Raises
     ------
     VflbenchError
         On entering: no cluster runs, or an own one cannot be started.
     """
 
-    def __init__(self, config: EngineConfig) -> None:
-        self.own = config.address == "local"
+    def __init__(self, address: str = "local") -> None:
+        self.address, self.own = address, address == "local"
         self.actors: list[Any] = []
         self.folder: str | None = None  # of Ray's sockets and logs, where the cluster is our own
         self.guardian: Guardian | None = None
@@ -71,14 +75,7 @@ class Cluster:
                 raise VflbenchError("this process is connected to a Ray cluster already: engine.address=auto uses it")
             return self
         if not self.own:
-            try:
-                ray.init(address="auto", **QUIET)
-            except ConnectionError as error:
-                raise VflbenchError(
-                    "no Ray cluster runs here: start one with `ray start --head`, or use engine.address=local"
-                ) from error
-            except Exception as error:  # another version of Ray, another token
-                raise VflbenchError(f"the Ray cluster that runs here cannot be used: {error}") from error
+            self._join()
             return self
         try:
             self._start()
@@ -87,6 +84,24 @@ class Cluster:
             self._tidy()
             raise
         return self
+
+    def _join(self) -> None:
+        import ray
+
+        try:
+            found = _answering(ray._private.services.canonicalize_bootstrap_address(self.address))
+        except OSError as error:
+            where = "here" if self.address == "auto" else f"at {self.address}"
+            raise VflbenchError(
+                f"no Ray cluster runs {where} ({error}): start one with `ray start --head`, or use engine.address=local"
+            ) from error
+        try:
+            ray.init(address=found, **QUIET)
+        except Exception as error:  # another version of Ray, another token
+            raise VflbenchError(
+                f"the Ray cluster at {found} cannot be used: {error}. One that asks for a token needs "
+                "RAY_AUTH_MODE=token in the environment"
+            ) from error
 
     def _start(self) -> None:
         import ray
@@ -147,6 +162,15 @@ class Cluster:
         if self.guardian is not None:
             self.guardian.dismiss()
             self.guardian = None
+
+
+def _answering(address: str | None) -> str:
+    """The address, HOST:PORT. Raises OSError if nobody answers there: Ray would try it for minutes."""
+    if address is None:
+        raise OSError("none was found")
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER).close()
+    return address
 
 
 def _private_folder() -> str:
