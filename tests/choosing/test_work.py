@@ -28,7 +28,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     else:
         core = pytest.importorskip("submitit.core.core")
         monkeypatch.setattr(core.Job, "_results_timeout_s", 0)  # it waits for slow file systems
-    return elsewhere.of(request.param, keys, "auto", tmp_path / "search")
+    return elsewhere.of(request.param, keys, "auto", tmp_path / "search", jobs=2)
 
 
 def test_pieces_of_work_are_done_side_by_side_each_once(place: Place) -> None:

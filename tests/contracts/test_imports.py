@@ -11,12 +11,13 @@ import pytest
 from vflbench import registry
 
 ROOT = Path(__file__).resolve().parents[2] / "vflbench"
-BASE = {"types", "seeding", "version"}
+BASE = {"types", "seeding", "version", "compiler"}
 PIECES = {"data", "models", "federation", "privacy"}
 # room -> rooms it may import besides itself and BASE
 ALLOWED: dict[str, set[str]] = {
     "types": set(),
     "seeding": set(),
+    "compiler": set(),
     "contracts": set(),
     "source_text": set(),
     "registry": {"contracts", "source_text"},

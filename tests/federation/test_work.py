@@ -22,7 +22,7 @@ from vflbench.papers import definition, jobs
 from vflbench.runner import rates
 from vflbench.types import ComputeConfig, ConfigError, NetworkConfig, RunConfig
 
-REFERENCE = ["vfl", "vfl_ps", "avfl", "avfl_ps", "pubsub_vfl", "leasgd_async"]
+REFERENCE = ["vfl", "hetero_lr", "vfl_ps", "avfl", "avfl_ps", "pubsub_vfl", "leasgd_async"]
 
 
 def made(*overrides: str) -> RunConfig:
@@ -160,7 +160,8 @@ def test_every_method_that_depends_on_time_takes_the_reference() -> None:
     )
 
 
-FIGURES = sorted(path.stem for path in (registry.config_dir() / "figure/pubsub_vfl").iterdir())
+OURS = {"averages"}  # no figure of the paper: it takes the reference, as Bank's other tables do
+FIGURES = sorted({path.stem for path in (registry.config_dir() / "figure/pubsub_vfl").iterdir()} - OURS)
 
 
 @pytest.mark.parametrize(
