@@ -1,5 +1,6 @@
 """Scripts that turn runs into a paper's tables."""
 
+import contextlib
 import re
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import vflbench
+from vflbench.federation.ray import cluster
 from vflbench.results import reader
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
@@ -61,9 +63,10 @@ def test_crossings(crossings, tmp_path):
 
 
 @pytest.mark.slow
-def test_validate_architectures(monkeypatch, capsys, tmp_path):
+def test_validate_architectures(ray_cluster, monkeypatch, capsys, tmp_path):
     """A quick run: two architectures, measured beside predicted; of some only, nothing is written for all."""
     monkeypatch.syspath_prepend(str(SCRIPTS))
+    monkeypatch.setattr(cluster, "Cluster", contextlib.nullcontext)  # the tests' runs already
     import validate_architectures as script
 
     quick = ["--architectures", "avfl,pubsub_vfl", "--epochs", "4", "--rows", "600", "--batch", "50", "--width", "16"]
