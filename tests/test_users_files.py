@@ -171,7 +171,7 @@ def test_the_users_files_stay(desk: Path, steps: list[tuple[str, Any]]) -> None:
 
 @pytest.mark.slow
 @given(st.lists(STEPS, min_size=3, max_size=10))
-@settings(slow_starts, max_examples=60)
+@settings(slow_starts, max_examples=25)
 def test_the_users_files_stay_in_longer_stories(desk: Path, steps: list[tuple[str, Any]]) -> None:
     anywhere(desk, steps)
 

@@ -249,8 +249,9 @@ def test_nobody_joins_the_cluster_without_its_token(ray_cluster: Any) -> None:
     known = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
     without = {key: value for key, value in known.items() if not key.startswith("RAY_AUTH")}
     guessed = {**known, "RAY_AUTH_TOKEN": "0" * 64}
-    for environment, answer in ((without, "REFUSED"), (guessed, "REFUSED"), (known, "TAKEN")):
-        done = subprocess.run(
-            [sys.executable, "-c", STRANGER, address], env=environment, capture_output=True, text=True, timeout=300
-        )
-        assert answer in done.stdout, (done.stdout, done.stderr)
+    command = [sys.executable, "-c", STRANGER, address]
+    told: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    strangers = [subprocess.Popen(command, env=environment, **told) for environment in (without, guessed, known)]
+    for stranger, answer in zip(strangers, ("REFUSED", "REFUSED", "TAKEN"), strict=True):
+        out, err = stranger.communicate(timeout=300)
+        assert answer in out, (out, err)
