@@ -29,7 +29,8 @@ def hydra() -> Iterator[Any]:
 
 
 def planned(hydra: Any, algorithm: str, *words: str) -> RunConfig:
-    typed = [f"algorithm={algorithm}", *DATA[registry.algorithms()[algorithm].layouts[0]], *words]
+    data = ["dataset=ridge"] if algorithm == "tree_cg" else DATA[registry.algorithms()[algorithm].layouts[0]]
+    typed = [f"algorithm={algorithm}", *data, *words]
     typed += ["dataset.problem=sparse_logistic"] if algorithm in CONVEX else []
     run = config.plan(hydra, typed).config
     assert run is not None

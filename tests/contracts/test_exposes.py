@@ -28,7 +28,7 @@ LEARNS: dict[str, set[tuple[str, str, str]]] = {
     "rfl_admm": JOINS | {("server", "parameters", "client"), ("client", "parameters", "client")},
     "rfl_sgd": JOINS | {("server", "gradients", "client"), ("client", "gradients", "client")},
     **dict.fromkeys(("svfl", "mtcd"), TOKEN),
-    **dict.fromkeys(("stcd", "dcpa"), REPRESENTATIONS),
+    **dict.fromkeys(("stcd", "dcpa", "tree_cg"), REPRESENTATIONS),
     "glasu": GLASU,
     **dict.fromkeys(("glasu_exact", "simulated_centralized"), EXACT),
     "send_once": {("active", kind, "passive") for kind in ("binned", "raw", "projection")},  # one of them, by its form

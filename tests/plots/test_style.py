@@ -21,6 +21,7 @@ NAMES = [
     "stcd",
     "svfl",
     "dcpa",
+    "tree_cg",
     "centralized_gd",
     "leasgd",
     "leasgd_async",

@@ -46,7 +46,7 @@ SMALL: dict[str, list[str]] = {
     **dict.fromkeys(("glasu", "glasu_exact", "simulated_centralized", "graph_once"), GRAPH),
     **dict.fromkeys(("centralized_gnn", "standalone_gnn", "ensemble"), GRAPH),
     "svfl": [*ROWS, "algorithm.lr=0.01"],
-    **dict.fromkeys(("stcd", "dcpa"), ROWS),
+    **dict.fromkeys(("stcd", "dcpa", "tree_cg"), ROWS),
     "mtcd": [*ROWS[:-1], "rounds=2"],  # of a convex problem the first round has no uplink
 }
 
@@ -94,6 +94,7 @@ TABLE: dict[str, dict[str, str]] = {
     "centralized_gnn": SILENT,
     "standalone_gnn": SILENT,
     "ensemble": row("can have: none (training sends nothing, and no mechanism covers votes of the evaluation)"),
+    "tree_cg": row("can have: none (noise in a product breaks the conjugacy"),
     **dict.fromkeys(("svfl", "mtcd", "stcd", "dcpa"), row("can have: none, gaussian_embedding", "gaussian_embedding")),
 }
 FAST = {  # of the pairs that run: one of each mechanism
