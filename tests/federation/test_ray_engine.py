@@ -240,6 +240,30 @@ else:
 """
 
 
+JOINING = """
+import os
+from vflbench.federation.ray.cluster import Cluster
+try:
+    Cluster("127.0.0.1:1").__enter__()
+except Exception as error:
+    print(os.environ.get("RAY_AUTH_MODE"), error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("token", "typed", "mode"),
+    [(True, {}, "token"), (True, {"RAY_AUTH_MODE": "disabled"}, "disabled"), (False, {}, "None")],
+)
+def test_a_token_that_ray_start_wrote_is_shown(tmp_path: Path, token: bool, typed: dict[str, str], mode: str) -> None:
+    if token:
+        (tmp_path / ".ray").mkdir()
+        (tmp_path / ".ray/auth_token").write_text("0" * 64)
+    known = {key: value for key, value in os.environ.items() if not key.startswith("RAY_AUTH")}
+    environment = {**known, "HOME": str(tmp_path), **typed}
+    done = subprocess.run([sys.executable, "-c", JOINING], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stdout.startswith(f"{mode} no Ray cluster runs at 127.0.0.1:1 "), (done.stdout, done.stderr)
+
+
 @pytest.mark.minutes
 def test_nobody_joins_the_cluster_without_its_token(ray_cluster: Any) -> None:
     """The address alone, which another user of the machine can find, is not enough; with the token it is."""

@@ -12,6 +12,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from vflbench.federation import guardian
@@ -65,6 +66,8 @@ class Cluster:
             os.environ["RAY_DISABLE_FAILURE_SIGNAL_HANDLER"] = "1"  # a SIGTERM is no failure
             if self.own:
                 os.environ.update(_own_environment())
+            elif (Path.home() / ".ray" / "auth_token").is_file():  # what `ray start` wrote, and asks for
+                os.environ.setdefault("RAY_AUTH_MODE", "token")
         import ray
 
         # Ray would install a handler of its own, which ends this process at once
