@@ -14,6 +14,7 @@ An iteration costs 2 (K - 1) messages of N numbers on any connected graph, and 2
 centre of the graph. One client that fails stops all: a token, or an average over neighbours, would go on.
 
 Ridge only. On sparse logistic regression the same tree with accelerated proximal steps needs more bytes than STCD.
+Left out: a server as the root, and restarts from the true residual.
 """
 
 from dataclasses import dataclass
