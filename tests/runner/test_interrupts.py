@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import signal
 import subprocess
@@ -129,12 +130,21 @@ def test_what_is_being_written_is_written_and_then_the_signal_counts(number: sig
 def test_what_a_process_hands_over_after_its_job_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the lock of the queue may stay taken, and the search or sweep waits for ever."""
     monkeypatch.setattr(interrupts.multiprocessing, "parent_process", lambda: "a process")
-    monkeypatch.setattr(interrupts, "_watch_parent", lambda: None)
     with pytest.raises(KeyboardInterrupt), interrupts.job():
         signal.raise_signal(signal.SIGTERM)
     signal.raise_signal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt), interrupts.job():
         pytest.fail("another job begins")
+
+
+def test_a_process_ends_whose_parent_died_before_it_began() -> None:
+    """Else it would wait minutes for its first job."""
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    waiting = (
+        "import sys, time; from vflbench.runner.interrupts import end_with; end_with(int(sys.argv[1])); time.sleep(60)"
+    )
+    assert subprocess.run([sys.executable, "-c", waiting, str(dead.pid)], timeout=30, check=False).returncode == 1
 
 
 @pytest.mark.usefixtures("heeded")
@@ -156,6 +166,8 @@ def test_a_run_that_is_interrupted_while_hydras_files_are_written_can_begin_agai
 ) -> None:
     def interrupted(path: Path, text: str) -> None:
         raise KeyboardInterrupt
+
+    importlib.import_module("vflbench.runner.run")  # what it imports is not to be imported with the patch
 
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as patch:

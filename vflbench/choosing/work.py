@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from vflbench.choosing.elsewhere import DiedError, Place
 from vflbench.choosing.halving import Halving
+from vflbench.runner import interrupts
 from vflbench.types import VflbenchError
 
 #: (overrides, folder, what may end it) -> why it failed, or an empty text; may be called in other processes
@@ -62,7 +63,7 @@ class Workers:
             from joblib.externals import loky
 
             threads = str(max((os.cpu_count() or 1) // self.jobs, 1))
-            self._pool = loky.ProcessPoolExecutor(self.jobs, initializer=_begin, initargs=(threads,))
+            self._pool = loky.ProcessPoolExecutor(self.jobs, initializer=_begin, initargs=(threads, os.getpid()))
         return self
 
     def __exit__(
@@ -110,7 +111,8 @@ def _result(future: Future[Any]) -> Any:
         raise VflbenchError("; ".join([reason, *last])) from error
 
 
-def _begin(threads: str) -> None:
+def _begin(threads: str, parent: int) -> None:
     """The threads of a process that trains; before torch is imported. Ctrl-C is for its parent, which passes it on."""
+    interrupts.end_with(parent)
     os.environ.setdefault("OMP_NUM_THREADS", threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -39,7 +39,7 @@ def heed_nothing() -> None:
 
 @contextlib.contextmanager
 def job() -> Iterator[None]:
-    """Around a job: in a process that joblib or `choose` has started, SIGTERM and the death of the parent interrupt it.
+    """Around a job: in a process that joblib or `choose` has started, SIGTERM interrupts it.
 
     After it SIGTERM waits for the next job: what interrupts a process while it hands over a result can leave the lock
     of the queue taken, and then nobody's result arrives any more.
@@ -54,7 +54,6 @@ def job() -> Iterator[None]:
         return
     heed_sigterm()
     try:
-        _watch_parent()
         if received:
             raise KeyboardInterrupt
         with _working:
@@ -66,13 +65,12 @@ def job() -> Iterator[None]:
 _working = threading.Lock()  # while there is a job
 
 
-@functools.cache
-def _watch_parent() -> None:
+def end_with(parent: int) -> None:
     """End this process with its parent, once its job has written what it has reached.
 
-    A process of joblib's would wait for another job.
+    A process of joblib's would wait minutes for another job. The parent says its own number: it may have died before
+    this process asks who that is.
     """
-    parent = os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -143,10 +141,7 @@ def passed_on(folder: Path, processes: Sequence[int] = ()) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _guarded() -> Iterator[None]:
-    """Processes that joblib starts in the block do not outlive this one.
-
-    One that has no job yet would never notice its death.
-    """
+    """Processes that are started in the block do not outlive this one; submitit's would not notice its death."""
     if not Path("/proc").is_dir():
         yield
         return

@@ -74,7 +74,8 @@ class Launcher:
 
         # the plugin's configuration has numbers as texts
         keys = {key: int(value) if str(value).isdigit() else value for key, value in keys.items()}
-        done: list[Any] = joblib.Parallel(**{**keys, "backend": "loky"})(joblib.delayed(job)() for job in jobs)
+        keys |= {"backend": "loky", "initializer": interrupts.end_with, "initargs": (os.getpid(),)}
+        done: list[Any] = joblib.Parallel(**keys)(joblib.delayed(job)() for job in jobs)
         return done
 
     def submit(self, jobs: list[Any], keys: dict[str, Any]) -> list[Any]:
