@@ -38,8 +38,8 @@ quick: setup-dev
 
 test-all: export OMP_NUM_THREADS := 1
 test-all: test
-	@echo "== slow tests"
-	@$(BIN)/python $(PYTEST) "slow and not gpu"
+	@echo "== slow tests, three side by side: many wait for other processes"
+	@$(BIN)/python $(PYTEST) "slow and not gpu" -n 3
 
 # The site, in docs/_build/index.html.
 docs: setup-dev

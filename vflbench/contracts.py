@@ -183,6 +183,26 @@ class Codec(Option, Protocol):
         """What the receiver makes of what was sent: (size,) floats of `dtype`."""
 
 
+class Protection(Option, Protocol):
+    """How what is added up is hidden from who adds it up; it may be priced only."""
+
+    @staticmethod
+    def slots(config: Any, terms: int, numbers: int) -> int:
+        """How many groups of `numbers` a ciphertext holds, if up to `terms` ciphertexts are added up."""
+
+    @staticmethod
+    def seal(config: Any, values: np.ndarray, slots: int) -> np.ndarray:
+        """What is sent, and charged by the ledger, of (m, k) numbers, `slots` rows of them in a ciphertext."""
+
+    @staticmethod
+    def unseal(sealed: np.ndarray, values: int, numbers: int, dtype: type, slots: int) -> np.ndarray:
+        """The (values, numbers) that were sealed."""
+
+    @staticmethod
+    def seconds(config: Any, encrypted: int = 0, decrypted: int = 0, added: int = 0, multiplied: int = 0) -> float:
+        """What so many operations on ciphertexts take."""
+
+
 class Mechanism(Option, Protocol):
     """What the owner of data does to what it sends; `Config` has the keys of `types.PrivacyConfig`."""
 
@@ -327,6 +347,7 @@ class Kind:
 OPTIONS = {
     "attack": Kind(Attack, AttackHooks),
     "codec": Kind(Codec, keys=CodecConfig),
+    "protection": Kind(Protection),
     "accounting": Kind(Accounting, AccountingHooks, keys=None),
     "privacy": Kind(Mechanism, MechanismHooks, PrivacyConfig),
     "topology": Kind(Topology, bare=""),

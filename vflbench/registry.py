@@ -34,6 +34,7 @@ ROOT = Path(__file__).resolve().parent
 # Open groups: their folders, whose last parts name the entry points. Our networks are only YAML, launchers are Hydra's.
 GROUPS = {
     **{"attack": "attacks", "privacy": "privacy", "codec": "federation/codecs", "accounting": "federation/accountings"},
+    "protection": "federation/protections",
     **{"topology": "federation/topologies", "network": "federation/networks", "launcher": "runner/launchers"},
     "logger": "runner/loggers",
 }

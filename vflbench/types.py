@@ -254,6 +254,7 @@ class RunConfig:
     objective: Objective | None = None
     attack: Any = field(default_factory=OptionConfig)
     codec: Any = field(default_factory=CodecConfig)
+    protection: Any = field(default_factory=OptionConfig)
     broker: BrokerConfig = field(default_factory=BrokerConfig)
     logger: Any = field(default_factory=OptionConfig)
     #: no key: those of ADAPTABLE that nobody typed, whose defaults adapt to the data (adapt.py)
@@ -424,6 +425,7 @@ class AlgorithmInfo:
     family: str = ""
     place: int = 0  #: in its family, from 0: gives colour and marker. No two share one, and none ever changes
     privacy: tuple[str, ...] = ("none",)
+    protections: tuple[str, ...] = ("none",)
     attacks: tuple[str, ...] = ("none",)
     models: tuple[str, ...] = ()  #: allowed options of the model group; empty: takes none
     topologies: tuple[str, ...] = ("star",)
@@ -439,7 +441,7 @@ class AlgorithmInfo:
     refuses: tuple[tuple[str, str], ...] = ()
     #: why it takes no codec: it breaks unless exactly the numbers that were sent arrive; empty: it takes any
     exact: str = ""
-    #: tags whose messages are about the same entries every time: codec.feedback may remember them
+    #: tags that codec.feedback may remember: messages about the same entries every time, or about rows (`me.about`)
     remembered: tuple[str, ...] = ()
     #: (tag, key of a channel's capacity): a broker may pass these on; payload[0] is the channel
     published: tuple[tuple[str, str], ...] = ()

@@ -29,7 +29,7 @@ def hydra() -> Iterator[Any]:
 
 
 def planned(hydra: Any, algorithm: str, *words: str) -> RunConfig:
-    data = ["dataset=ridge"] if algorithm == "tree_cg" else DATA[registry.algorithms()[algorithm].layouts[0]]
+    data = ["dataset=ridge"] if algorithm in ("tree_cg", "extra") else DATA[registry.algorithms()[algorithm].layouts[0]]
     typed = [f"algorithm={algorithm}", *data, *words]
     typed += ["dataset.problem=sparse_logistic"] if algorithm in CONVEX else []
     run = config.plan(hydra, typed).config

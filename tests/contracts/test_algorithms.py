@@ -37,9 +37,10 @@ ON_CONVEX = {
     "svfl",
     "dcpa",
     "tree_cg",
+    "extra",
     "centralized_gd",
 }  # methods for convex objectives; the first, third and last also take networks
-DRAWS_NOTHING = {"dcpa", "tree_cg", "centralized_gd"}  # the same for every seed, on data that is
+DRAWS_NOTHING = {"dcpa", "tree_cg", "extra", "centralized_gd"}  # the same for every seed, on data that is
 # what it does: with another clock it is another run
 DEPENDS_ON_TIME = {"leasgd_async", "pubsub_vfl", "avfl", "avfl_ps"}
 SPLIT = ["model.width=8", "model.depth=3", "algorithm.batch_size=64"]  # split learning, in epochs: two of them

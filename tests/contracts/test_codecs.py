@@ -133,20 +133,13 @@ REFUSED = {
         "codec.fractoin=0.1",
     ): "codec.fractoin=0.1: unknown key; codec=topk has: feedback, fraction. Did you mean 'codec.fraction'?",
     ("codec=int8", "codec.fraction=0.1"): "codec.fraction=0.1: codec=int8 has no such key; topk has it",
-    ("codec=topk", "codec.feedback=true"): "codec.feedback=true: messages of glasu are about other rows every time",
+    ("codec=topk", "codec.feedback=true"): "codec.feedback=true: messages of glasu are about other entries every time",
     (
         "algorithm=rfl_admm_v",
         "dataset=star_schema",
         "accounting=tablepuppet",
         "codec=fp16",
     ): "codec=fp16: accounting=tablepuppet charges every",
-    (
-        "algorithm=mtcd",
-        *CONVEX,
-        "algorithm.batch_size=8",
-        "codec=topk",
-        "codec.feedback=true",
-    ): "every batch has other rows",
 }
 
 
@@ -178,6 +171,7 @@ def run(folder: Path, algorithm: str, layout: str, *more: str) -> Run:
     [
         pytest.param("glasu", "graph", "int8", marks=pytest.mark.slow),
         ("mtcd", "aligned", "topk+"),
+        ("vfl", "aligned", "topk+"),  # memory by row
         pytest.param("rfl_admm_v", "relational", "topk+", marks=pytest.mark.slow),
         pytest.param("leasgd_async", "sharded", "int8", marks=pytest.mark.slow),
     ],

@@ -28,10 +28,16 @@ LEARNS: dict[str, set[tuple[str, str, str]]] = {
     "rfl_admm": JOINS | {("server", "parameters", "client"), ("client", "parameters", "client")},
     "rfl_sgd": JOINS | {("server", "gradients", "client"), ("client", "gradients", "client")},
     **dict.fromkeys(("svfl", "mtcd"), TOKEN),
-    **dict.fromkeys(("stcd", "dcpa", "tree_cg"), REPRESENTATIONS),
+    **dict.fromkeys(("stcd", "dcpa", "tree_cg", "extra"), REPRESENTATIONS),
     "glasu": GLASU,
     **dict.fromkeys(("glasu_exact", "simulated_centralized"), EXACT),
     "send_once": {("active", kind, "passive") for kind in ("binned", "raw", "projection")},  # one of them, by its form
+    # g and h, or ciphertexts of them
+    "secureboost": {
+        ("passive", "labels", "active"),
+        ("passive", "ciphertext", "active"),
+        ("active", "binned", "passive"),
+    },
     "ensemble": {("server", "predictions", "client")},
     "graph_once": {("server", kind, "client") for kind in ("raw", "edges", "projection", "labels")},
     "gram_once": {
@@ -39,7 +45,8 @@ LEARNS: dict[str, set[tuple[str, str, str]]] = {
         *(("server", kind, "client") for kind in ("raw", "sums")),
         *(("client", kind, "all") for kind in ("sums", "parameters")),
     },
-    "d_psgd": MODELS,
+    **dict.fromkeys(("d_psgd", "choco_sgd"), MODELS),
+    "powergossip": MODELS | {("worker", "projection", "worker")},
     "leasgd": MODELS | {("worker", "sums", "worker"), ("worker", "sums", "all")},  # losses; roles
     "leasgd_async": MODELS | {("worker", "sums", "worker")},
     **dict.fromkeys(("easgd", "fedavg"), MODELS | {("server", "parameters", "worker")}),

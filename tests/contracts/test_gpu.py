@@ -47,7 +47,7 @@ NETWORKS = {
 # Methods whose learner is scikit-learn's by default, and a network's with this.
 LEARNERS = {"send_once": ["algorithm.learner=model", "model.width=8", "model.depth=3"]}
 ONLY_CONVEX = ON_CONVEX - set(NETWORKS)
-NUMPY = {"gram_once"}  # on any data
+NUMPY = {"gram_once", "secureboost"}  # on any data
 TRAINED = [case for case in CASES if case[0] not in ONLY_CONVEX | NUMPY]
 # those that draw noise for tensors
 NOISY = ("dp_sgd", "gaussian_embedding", "gdp_embedding", "gaussian_gradient", "embedding_and_label")
@@ -60,7 +60,8 @@ PRIVATE = [
 ]
 # These stand for all in the fast tests: each mechanism, and one algorithm of each family.
 DRAWS = {("rfl_admm_v", "dp_sgd"), ("glasu", "gaussian_embedding"), ("vfl", "embedding_and_label")}
-# An algorithm for each mechanism in each family: a secret's noise differs from run to run, so it need only be drawn.
+# An algorithm for each mechanism in each family, which draws by the family's functions. A secret's noise differs from
+# run to run, so it need only be drawn.
 DRAWN = {(registry.algorithms()[name].family, mechanism): (name, mechanism) for name, mechanism in reversed(PRIVATE)}
 # keys of a mechanism's noise, where they are others than these
 NOISE = {"gdp_embedding": [], "embedding_and_label": ["dataset.task=classes", "privacy.debias=true"]}
@@ -185,8 +186,11 @@ def test_a_convolution_of_torch_geometric_computes_there_also_after_a_stop(
 @pytest.mark.parametrize(
     ("algorithm", "mechanism", "secret"),
     [
-        *(pytest.param(*pair, False, marks=[] if pair in DRAWS else [pytest.mark.slow]) for pair in PRIVATE),
-        *(pytest.param(*pair, True, marks=pytest.mark.slow) for pair in sorted(DRAWN.values())),
+        *(
+            pytest.param(*pair, secret, marks=[] if pair in DRAWS and not secret else [pytest.mark.slow])
+            for pair in sorted({*DRAWN.values(), *DRAWS})
+            for secret in (False, True)
+        ),
     ],
 )
 def test_noise_is_that_of_the_cpu(algorithm: str, mechanism: str, secret: bool, tmp_path: Path) -> None:

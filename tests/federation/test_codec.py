@@ -188,6 +188,34 @@ def test_what_topk_left_out_crosses_later() -> None:
     assert [one.encode(x, "a", "embedding").value.tolist() for _ in range(2)] == [[4, 0, 0]] * 2  # not remembered
 
 
+def test_what_topk_left_out_of_a_row_crosses_with_that_row() -> None:
+    """Two of four numbers a message, of two rows; rows that are in no message keep what has arrived of them."""
+    one = encoder(codec_config("topk", fraction=0.5, feedback=True), "h")
+    table = torch.tensor([[4.0, 1], [3, 2], [0, 0], [8, 7]], dtype=torch.float64)  # an entry has 12 of 16 bytes
+
+    def arrives(*rows: int, tag: str = "h") -> list[list[float]]:
+        one.rows = torch.tensor(rows)
+        found: list[list[float]] = one.encode(table[one.rows], "a", tag).value.tolist()
+        return found
+
+    assert arrives(0, 1) == [[4, 0], [3, 0]]
+    assert arrives(3, 1) == [[8, 7], [3, 0]]  # of row 1 the 2 is less than 8 and 7
+    assert arrives(1, 0) == [[3, 2], [4, 1]]
+    table += 1
+    assert arrives(1, 2) == [[4, 3], [0, 0]]  # all differ by 1; topk takes the first
+    assert one.encode(table[:3], "a", "h").value.shape == (3, 2)  # not as long as the rows: remembered as ever
+    assert arrives(1, 0, tag="embedding") == [[4, 0], [5, 0]]  # not remembered
+
+
+def test_all_rows_are_remembered_as_the_same_entries() -> None:
+    config, rng = codec_config("topk", fraction=0.2, feedback=True), RNG(2)
+    always, by_row = encoder(config, "m"), encoder(config, "m")
+    by_row.rows = torch.arange(10)
+    for _ in range(5):
+        x = torch.from_numpy(rng.normal(size=(10, 3)))
+        assert torch.equal(always.encode(x, "a", "m").value, by_row.encode(x, "a", "m").value)
+
+
 def test_the_memory_contracts() -> None:
     """EF21: |x - g'|^2 <= (1 - k/n) |x - g|^2."""
     rng, one, g = (

@@ -350,7 +350,7 @@ class Maker:
         names = [
             name
             for name, info in registry.algorithms().items()
-            if layout in info.layouts and name not in ("stcd", "dcpa", "tree_cg")
+            if layout in info.layouts and name not in ("stcd", "dcpa", "tree_cg", "extra")
         ]
         algorithm = self.one(CONVEX if layout == "convex" else names)
         return [f"algorithm={algorithm}", *self.one(LAYOUTS[layout]), *SHORT, *fitting(algorithm)]

@@ -13,7 +13,7 @@ from vflbench.results import reader
 
 ROOT = Path(__file__).resolve().parents[2]
 PRESET = ["--config-dir", "examples", "experiment=hospitals", "rounds=2", "plot=none", "engine.threads=1"]
-NETWORKS = {"lan": (0.2, 10_000), "us_uk": (136, 420)}
+NETWORKS = {"us_uk": (136, 420)}
 
 
 @pytest.fixture

@@ -35,10 +35,12 @@ SMALL: dict[str, list[str]] = {
     "gram_once": TABLES,
     "centralized_gd": [*COLUMNS, "rounds=1"],
     **dict.fromkeys(("allreduce_sgd", "easgd", "d_psgd", "leasgd", "leasgd_async", "fedavg", "local_sgd"), WORKERS),
+    **dict.fromkeys(("choco_sgd", "powergossip"), WORKERS),
     "centralized_sgd": SHARDS,
     "send_once": ONCE,
     "vfl": SPLIT,
     "hetero_lr": [*TABLES, "epochs=1", "algorithm.batch_size=32"],
+    "secureboost": [*TABLES, "rounds=1"],
     "avfl": SPLIT,
     "vfl_ps": [*SPLIT, "algorithm.workers=2"],
     "avfl_ps": [*SPLIT, "algorithm.workers=2"],
@@ -46,7 +48,7 @@ SMALL: dict[str, list[str]] = {
     **dict.fromkeys(("glasu", "glasu_exact", "simulated_centralized", "graph_once"), GRAPH),
     **dict.fromkeys(("centralized_gnn", "standalone_gnn", "ensemble"), GRAPH),
     "svfl": [*ROWS, "algorithm.lr=0.01"],
-    **dict.fromkeys(("stcd", "dcpa", "tree_cg"), ROWS),
+    **dict.fromkeys(("stcd", "dcpa", "tree_cg", "extra"), ROWS),
     "mtcd": [*ROWS[:-1], "rounds=2"],  # of a convex problem the first round has no uplink
 }
 
@@ -72,7 +74,7 @@ TABLE: dict[str, dict[str, str]] = {
         row("can have: none, dp_sgd", "dp_sgd"),
     ),
     **dict.fromkeys(
-        ("allreduce_sgd", "easgd", "d_psgd", "leasgd", "leasgd_async", "fedavg"),
+        ("allreduce_sgd", "easgd", "d_psgd", "choco_sgd", "powergossip", "leasgd", "leasgd_async", "fedavg"),
         row("can have: none, dp_sgd", "dp_sgd"),
     ),
     "send_once": row(
@@ -94,6 +96,8 @@ TABLE: dict[str, dict[str, str]] = {
     "centralized_gnn": SILENT,
     "standalone_gnn": SILENT,
     "ensemble": row("can have: none (training sends nothing, and no mechanism covers votes of the evaluation)"),
+    "secureboost": row("can have: none (protection=paillier hides the gradients"),
+    "extra": row("can have: none (its differences of gradients"),
     "tree_cg": row("can have: none (noise in a product breaks the conjugacy"),
     **dict.fromkeys(("svfl", "mtcd", "stcd", "dcpa"), row("can have: none, gaussian_embedding", "gaussian_embedding")),
 }
@@ -147,5 +151,5 @@ def test_the_table_says_what_the_algorithm_declares(algorithm: str) -> None:
 def test_every_algorithm_is_in_the_table_and_few_refuse_all() -> None:
     assert TABLE.keys() == registry.algorithms().keys()
     silent = {"centralized_gnn", "standalone_gnn"}  # of the papers' methods and baselines
-    rivals = {"gram_once", "ensemble", "tree_cg"}
+    rivals = {"gram_once", "ensemble", "tree_cg", "extra", "secureboost"}
     assert {name for name, of in TABLE.items() if RUNS not in of.values()} == silent | rivals

@@ -50,7 +50,7 @@ CASES = {
     "vfl_sgd dp_sgd": [*TABLES, "privacy.split=[0.5,0.5]"],
     "gd_join tablepuppet": [*TABLES[:-1], "privacy.split=[0.3,0.7]"],
     "leasgd dp_sgd": [*SHARDS, "algorithm.workers=3"],
-    "d_psgd dp_sgd": [*SHARDS, "algorithm.workers=3"],
+    **{f"{name} dp_sgd": [*SHARDS, "algorithm.workers=3"] for name in ("d_psgd", "choco_sgd", "powergossip")},
     # a worker's steps are those of the rounds in which it is sampled, or of its own clock
     "fedavg dp_sgd": [*SHARDS[:-1], "algorithm.workers=4", "rounds=6"],
     "leasgd_async dp_sgd": [*SHARDS[:-1], "algorithm.workers=3", "epochs=4"],

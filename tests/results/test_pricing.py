@@ -112,7 +112,7 @@ GRAPH = ["dataset=digits_graph", "model.hidden=24"]
 PRICED = {
     **dict.fromkeys(("glasu", "glasu_exact", "simulated_centralized"), GRAPH),
     **dict.fromkeys(("rfl_admm_v", "rfl_admm", "gd_join", "vfl_sgd"), TABLES),
-    **dict.fromkeys(("mtcd", "svfl", "stcd", "dcpa", "tree_cg"), CONVEX),
+    **dict.fromkeys(("mtcd", "svfl", "stcd", "dcpa", "tree_cg", "extra"), CONVEX),
     **dict.fromkeys(("leasgd", "d_psgd", "easgd", "allreduce_sgd"), ROWS),
     **{"vfl": SPLIT, "vfl_ps": [*SPLIT, "algorithm.workers=2"]},
 }

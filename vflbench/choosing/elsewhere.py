@@ -156,7 +156,7 @@ class Tasks(Place):
     def __init__(self, keys: Mapping[str, Any], address: str, told: Mapping[str, str]) -> None:
         self.keys: dict[str, Any] = {"num_cpus": 0 if address == "local" else 1, **keys}
         self.address, self.told = address, told
-        self.running: set[Any] = set()
+        self.ending = threading.Event()
 
     def __enter__(self) -> Self:
         from vflbench.federation.ray.cluster import Cluster
@@ -193,20 +193,20 @@ class Tasks(Place):
         import ray
 
         promised = self.task.remote(os.getcwd(), self.told, work, *arguments)
-        self.running.add(promised)
+        interrupted = -math.inf
+        while not ray.wait([promised], timeout=LOOK)[0]:
+            # again, too: what interrupts an import can be swallowed
+            if self.ending.is_set() and time.monotonic() - interrupted > AGAIN:
+                interrupted = time.monotonic()
+                ray.cancel(promised)
         try:
             return ray.get(promised)
         except ray.exceptions.RayError as error:
             raise DiedError(str(error)) from error
-        finally:
-            self.running.discard(promised)
 
     def cancel(self) -> None:
         """As `Place.cancel`."""
-        import ray
-
-        for promised in list(self.running):
-            ray.cancel(promised)
+        self.ending.set()
 
 
 def _there(folder: str, told: Mapping[str, str], work: Callable[..., Any], *arguments: Any) -> Any:
@@ -214,6 +214,7 @@ def _there(folder: str, told: Mapping[str, str], work: Callable[..., Any], *argu
     from vflbench.runner import interrupts
 
     interrupts.heed_sigterm()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Ray's way to cancel; a shell's background ignores it
     os.chdir(folder)
     os.environ.update(told)  # before torch is imported
     return work(*arguments)

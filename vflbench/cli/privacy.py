@@ -88,8 +88,9 @@ def _composed(typed: list[str], config_dir: str | None) -> Iterator[dict[str, An
             run, problems = config.convert_run(values, config.kinds_of(values, whole=False))
             refuse(problems)
             assert run is not None
-            refuse([one for one in config.check(run, whole=False) if one.key in ("privacy", "codec")])
-            keys, privacy, model = vars(run.algorithm), vars(run.privacy), vars(run.model) if run.model else None
+            refuse([one for one in config.check(run, whole=False) if one.key in ("privacy", "codec", "protection")])
+            keys = {**vars(run.algorithm), "protection": run.protection.name}
+            privacy, model = vars(run.privacy), vars(run.model) if run.model else None
             found = exposure.table(run.algorithm.name, keys, privacy, run.codec.name, model)
             yield found | {"config_hash": config_hash(values)}
 

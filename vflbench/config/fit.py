@@ -48,6 +48,7 @@ def _choice_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
         problems.append(Problem("dataset", data.name, allowed))
     chosen = {
         "privacy": (config.privacy.name, registry.options("privacy", info, info.privacy)),
+        "protection": (config.protection.name, registry.options("protection", info, info.protections)),
         "attack": (config.attack.name, registry.options("attack", info, info.attacks)),
         "accounting": (config.accounting, registry.options("accounting", info, info.accounting)),
         "topology": (config.topology.name, registry.options("topology", info, info.topologies)),
@@ -123,7 +124,7 @@ def _codec_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
     if codec.feedback and not info.remembered:
         having = ", ".join(name for name, other in registry.algorithms().items() if other.remembered)
         allowed = (
-            f"messages of {info.name} are about other rows every time, so there is nothing to remember; "
+            f"messages of {info.name} are about other entries every time, so there is nothing to remember; "
             f"codec.feedback works with: {having}"
         )
         problems.append(Problem("codec.feedback", "true", allowed))

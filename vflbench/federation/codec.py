@@ -46,15 +46,24 @@ class Encoder:
     change. Messages between two parties never overtake each other, so the memories of both ends are equal. The sender's
     stands for both, and goes into checkpoints.
 
+    Where messages are about a batch, an entry is remembered for each row of the data, and the rows of the batch change
+    (EF-VFL: Valdeira et al. 2025, arXiv 2406.14420, with batches).
+
     Parameters
     ----------
     rng : the stream `codec/<party>`, for stochastic rounding.
+
+    Attributes
+    ----------
+    rows : of what is encoded from now on, (B,): arrays of that length are about them; None: about the same entries
+        every time.
     """
 
     def __init__(self, codec: Any, rng: np.random.Generator, remembered: Collection[str] = ()) -> None:
         self.codec, self.module, self.rng = codec, module_of(codec), rng
         self.remembered = frozenset(remembered)
         self.memory: dict[str, Tensor] = {}
+        self.rows: Tensor | None = None
 
     def encode(self, payload: Any, receiver: str = "", tag: str = "") -> Encoded:
         """What arrives of `payload`, a detached copy, with the bytes that were sent.
@@ -97,10 +106,7 @@ class Encoder:
         flat = value.reshape(-1)
         if not len(flat):
             return value, 0
-        before = self.memory.get(place) if place is not None else None
-        if before is not None and (before.shape != value.shape or before.dtype != value.dtype):
-            before = None
-        before = before.to(value.device).reshape(-1) if before is not None else None  # a checkpoint's is on the CPU
+        before = None if place is None else self._recall(place, value)
         sent = self.module.encode(flat if before is None else flat - before, self.rng, self.codec)
         saved = value.nbytes - sum(part.nbytes for part in sent)
         if saved <= 0:
@@ -110,5 +116,35 @@ class Encoder:
             arrived = before + arrived
         arrived = arrived.reshape(value.shape)
         if place is not None:
-            self.memory[place] = arrived.clone()
+            self._remember(place, arrived)
         return arrived, saved
+
+    def _by_row(self, value: Tensor) -> bool:
+        return self.rows is not None and value.dim() > 0 and len(value) == len(self.rows)
+
+    def _recall(self, place: str, value: Tensor) -> Tensor | None:
+        """What has arrived at `place` before, flat, on the device of `value`; None: nothing like it."""
+        known, by_row = self.memory.get(place), self._by_row(value)
+        if known is None or known.dtype != value.dtype or known.shape[by_row:] != value.shape[by_row:]:
+            return None
+        if by_row:
+            assert self.rows is not None
+            known = _longer(known, self.rows)[self.rows]
+        return known.to(value.device).reshape(-1)  # a checkpoint's is on the CPU
+
+    def _remember(self, place: str, arrived: Tensor) -> None:
+        if not self._by_row(arrived):
+            self.memory[place] = arrived.clone()
+            return
+        assert self.rows is not None
+        known = self.memory.get(place)
+        if known is None or known.dtype != arrived.dtype or known.shape[1:] != arrived.shape[1:]:
+            known = arrived.new_zeros(0, *arrived.shape[1:])
+        self.memory[place] = known = _longer(known.to(arrived.device), self.rows)
+        known[self.rows] = arrived
+
+
+def _longer(known: Tensor, rows: Tensor) -> Tensor:
+    """`known`, with zeros up to the last of `rows`."""
+    missing = int(rows.max()) + 1 - len(known)
+    return torch.cat([known, known.new_zeros(missing, *known.shape[1:])]) if missing > 0 else known

@@ -273,6 +273,13 @@ class Party(ABC):
         """Send the same payload to each of `dsts`, one message (and ledger row) each."""
 
     @abstractmethod
+    def about(self, rows: np.ndarray | None) -> None:
+        """What this party sends from now on is about these rows of the data, (B,) int; None: always about the same.
+
+        codec.feedback then remembers what has arrived of each row. Without it nothing changes.
+        """
+
+    @abstractmethod
     def recv(self, src: str, tag: str = "message", timeout: float | None = None) -> Any:
         """The next payload from `src` with `tag`.
 

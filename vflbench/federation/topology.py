@@ -55,6 +55,14 @@ class Topology:
             left &= ~reached
         return tuple(found)
 
+    @cached_property
+    def distances(self) -> np.ndarray:
+        """How many edges any two parties are apart, (parties, parties) float64; inf: no path joins them."""
+        from scipy.sparse import csgraph, csr_array
+
+        found: np.ndarray = csgraph.shortest_path(csr_array(self.adjacency), directed=False, unweighted=True)
+        return found
+
     def neighbours(self, name: str) -> tuple[str, ...]:
         """The parties that `name` has an edge to, in the parties' order."""
         return self._neighbours[name]

@@ -340,7 +340,7 @@ def _write(
     spent = mechanisms.by_organisation(engine.order)
     if shares := mechanisms.clipped(spent):
         log.info("rows that were clipped (computed without noise, so not private; no result has it): %s", shares)
-    exposes, keys = federation.module.EXPOSES, vars(config.algorithm)
+    exposes, keys = federation.module.EXPOSES, {**vars(config.algorithm), "protection": config.protection.name}
     discloses = [list(shown) for shown in registry.shown(exposes, federation.info, keys)]
     model = vars(config.model) if config.model else None
     learnt = exposure(federation.info, exposes, keys, vars(config.privacy), config.codec.name, model)

@@ -20,15 +20,14 @@ Departures from the paper
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 from vflbench.algorithms.gossip import exposes, shared
-from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys
+from vflbench.algorithms.gossip.averaging import AveragingKeys, averaging
+from vflbench.algorithms.gossip.shared import LocalSgd
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
-from vflbench.federation import topology
-from vflbench.federation.party import Party, PartySpec, party_names
-from vflbench.types import AlgorithmInfo, ConfigError, Problem, RunConfig, Sent
+from vflbench.federation.party import Party, PartySpec
+from vflbench.types import AlgorithmInfo, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="d_psgd",
@@ -50,37 +49,17 @@ EXPOSES = (
 
 
 @dataclass
-class Config(WorkerKeys):
+class Config(AveragingKeys):
     """Keys of D-PSGD."""
 
     name: str = "d_psgd"
-    # W: 1 / (1 + the larger degree of the two) | 1 / (1 + the largest degree of all)
-    weights: Literal["metropolis", "uniform"] = "metropolis"
     # models are averaged beside (the paper) | after the gradient step
     mixing: Literal["parallel", "after"] = "parallel"
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """One worker per shard, each with its row of W.
-
-    Raises
-    ------
-    ConfigError : as `shared.check_data`; or the topology falls into pieces, whose models would never meet.
-    """
-    shared.check_data(config, task.public)
-    names = party_names("worker", len(task.shards))
-    graph = topology.build(config.topology, [], names, config.seed)
-    if len(graph.components) > 1:
-        first = ", ".join(graph.components[0][:5])
-        pieces = f"falls into {len(graph.components)} pieces with {len(names)} workers, the first {first}"
-        allowed = f"{pieces}: D-PSGD needs a path between any two workers"
-        raise ConfigError([Problem("topology", config.topology.name, allowed)])
-    matrix = graph.mixing(config.algorithm.weights)
-    specs = {}
-    for m, (name, shard) in enumerate(zip(names, task.shards, strict=True)):
-        row = {other: float(matrix[m, j]) for j, other in enumerate(names) if j == m or graph.connected(name, other)}
-        specs[name] = PartySpec(partial(worker, weights=row), shard, role="worker")
-    return specs
+    """One worker per shard, each with its row of W; raises as `averaging`."""
+    return averaging(worker, task, config)
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig, weights: dict[str, float]) -> None:

@@ -27,6 +27,7 @@ ALGORITHM = AlgorithmInfo(
     **shared.FAMILY,
     attacks=("none", "embedding_inversion", "label_inference"),
     # any codec: a rounded embedding or gradient is one with noise
+    remembered=("embedding", "gradient"),
     assumes=("aligned_rows",),
 )
 EXPOSES = exposes.EXPOSES
@@ -53,6 +54,7 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
 
     async for t in me.rounds():
         for j, rows in enumerate(batches(config.seed, t, public.samples, config.algorithm.batch_size)):
+            me.about(rows)
             made = await side.embed(rows)
             z = private.embeddings(me, made.z, rows)
             await me.send(ACTIVE, tuple(Embedding(j, 0, 0.0, z)), tag="embedding")
@@ -72,6 +74,7 @@ async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     async for t in me.rounds():
         losses = []
         for j, rows in enumerate(batches(config.seed, t, public.samples, config.algorithm.batch_size)):
+            me.about(rows)
             zs = [Embedding(*message).z for message in await me.recv_all(me.clients, tag="embedding")]
             loss, dzs = await side.learn(rows, zs)
             losses.append(loss)

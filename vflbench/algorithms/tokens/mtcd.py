@@ -180,6 +180,7 @@ async def server(
 
     async for t in me.rounds():
         rows = batch(config.seed, t, public.samples, cfg.batch_size)
+        me.about(rows)
         n = public.samples if rows is None else len(rows)
         walk = walks.of(t)
 
@@ -226,6 +227,7 @@ async def client(
 
     async for t in me.rounds():
         rows = batch(config.seed, t, public.samples, cfg.batch_size)
+        me.about(rows)
         n = public.samples if rows is None else len(rows)
         walk = walks.of(t)
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
+from vflbench.federation import topology
 from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
 from vflbench.federation.topology import Topology
 from vflbench.models import glm
@@ -22,7 +23,7 @@ from vflbench.models.glm import Glm
 from vflbench.models.split_network import SplitClient, SplitServer
 from vflbench.models.vertical import COMPOSED, SHARES
 from vflbench.seeding import stream
-from vflbench.types import DEVICES, ConfigError, Count, Positive, Problem, RunConfig, convex_problem
+from vflbench.types import DEVICES, ConfigError, Count, Positive, Problem, RunConfig, convex_problem, refuse
 
 NETWORK_LR = 0.01  # learning rate of networks, where lr is null
 LANCZOS_STEPS = 8
@@ -261,14 +262,48 @@ async def score(me: Party, part: Any, t: int) -> None:
 def check(config: RunConfig) -> list[Problem]:
     """What is wrong across the keys that these methods share."""
     cfg, problems = config.algorithm, []
-    if config.codec.feedback and isinstance(cfg, NetworkKeys) and cfg.batch_size is not None:
-        allowed = "every batch has other rows, so there is nothing to remember: use false, or algorithm.batch_size=null"
-        problems.append(Problem("codec.feedback", "true", allowed))
     if config.model is not None and config.model.name in (*SHARES, COMPOSED) and cfg.aggregation != "sum":
         shares = config.model.name in SHARES
         allowed = f"the scores of {config.model.name} are a sum: use sum" if shares else "model.aggregate says it"
         problems.append(Problem("algorithm.aggregation", cfg.aggregation, allowed))
     return problems
+
+
+ONLY_RIDGE = "minimises a quadratic: use ridge regression with alpha above 0, or mtcd, stcd, svfl, dcpa"
+
+
+def check_ridge(config: RunConfig) -> list[Problem]:
+    """A problem where the data set, before it is loaded, is no ridge regression."""
+    problem = convex_problem(config.dataset)
+    if problem in (None, "ridge"):
+        return []
+    return [Problem("dataset.problem", problem, f"{config.algorithm.name} {ONLY_RIDGE}")]
+
+
+def apart(config: RunConfig, graph: Topology) -> list[Problem]:
+    """A problem where not all clients have a path to each other."""
+    if len(graph.components) == 1:
+        return []
+    first, second = (names[0] for names in graph.components[:2])
+    allowed = f"no path joins {first} and {second}: {config.algorithm.name} needs a connected graph"
+    return [Problem("topology", config.topology.name, allowed)]
+
+
+def ridge_graph(task: AlignedTask, config: RunConfig) -> tuple[list[str], Topology]:
+    """The clients of a ridge regression without a server, and their graph.
+
+    Raises
+    ------
+    ConfigError : the task is no ridge regression, or the graph is not connected.
+    """
+    check_convex(task, config)
+    assert task.objective is not None
+    if task.objective.kind != "ridge" or not task.objective.weight > 0:
+        raise ConfigError([Problem("dataset", task.name, f"{config.algorithm.name} {ONLY_RIDGE}")])
+    names = party_names("client", task.parties)
+    graph = topology.build(config.topology, [], names, config.seed)
+    refuse(apart(config, graph))
+    return names, graph
 
 
 def devices(task: AlignedTask, config: RunConfig) -> tuple[str, ...]:

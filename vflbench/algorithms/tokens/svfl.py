@@ -147,6 +147,7 @@ async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, conf
 
     async for t in me.rounds():
         rows = batch(config.seed, t, public.samples, cfg.batch_size)
+        me.about(rows)
         n = public.samples if rows is None else len(rows)
         token = centre.token(await me.recv_all(me.clients, tag="representation"))
         await me.send_many(me.clients, token, tag="token")
@@ -182,6 +183,7 @@ async def client(
 
     async for t in me.rounds():
         rows = batch(config.seed, t, public.samples, cfg.batch_size)
+        me.about(rows)
         n = public.samples if rows is None else len(rows)
         h = await me.compute(block.represent, rows, cost=n)
         sent, noise = publish(me, h, rows)

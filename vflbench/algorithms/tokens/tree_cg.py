@@ -26,9 +26,9 @@ import numpy as np
 from vflbench.algorithms.tokens import exposes, shared
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
-from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.federation.party import Party, PartySpec
 from vflbench.federation.topology import Topology
-from vflbench.types import AlgorithmInfo, ConfigError, Count, Implied, Problem, RunConfig, Sent, convex_problem, refuse
+from vflbench.types import AlgorithmInfo, Count, Implied, Problem, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="tree_cg",
@@ -63,7 +63,6 @@ EXPOSES = (
     exposes.OPTIMUM,
 )  # fmt: skip
 devices = shared.devices
-ONLY = "minimises a quadratic: use ridge regression with alpha above 0, or mtcd, stcd, svfl, dcpa"
 
 
 @dataclass
@@ -79,19 +78,8 @@ class Config(shared.Keys):
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     graph, problems = topology.build_early(config, [])
-    problems += shared.check(config) + shared.check_objective(config)
-    problem = convex_problem(config.dataset)
-    if problem not in (None, "ridge"):
-        problems.append(Problem("dataset.problem", problem, f"{config.algorithm.name} {ONLY}"))
-    return problems + (_apart(config, graph) if graph is not None else [])
-
-
-def _apart(config: RunConfig, graph: Topology) -> list[Problem]:
-    """A problem where no tree joins all clients."""
-    if len(graph.components) == 1:
-        return []
-    allowed = f"no path joins {graph.components[0][0]} and {graph.components[1][0]}: a tree needs a connected graph"
-    return [Problem("topology", config.topology.name, allowed)]
+    problems += shared.check(config) + shared.check_objective(config) + shared.check_ridge(config)
+    return problems + (shared.apart(config, graph) if graph is not None else [])
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -101,13 +89,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     ------
     ConfigError : the task is no ridge regression, or the graph is not connected.
     """
-    shared.check_convex(task, config)
-    assert task.objective is not None
-    if task.objective.kind != "ridge" or not task.objective.weight > 0:
-        raise ConfigError([Problem("dataset", task.name, f"{config.algorithm.name} {ONLY}")])
-    names = party_names("client", task.parties)
-    graph = topology.build(config.topology, [], names, config.seed)
-    refuse(_apart(config, graph))
+    names, graph = shared.ridge_graph(task, config)
     above = parents(graph)
     specs = {}
     for k, name in enumerate(names):
@@ -125,10 +107,8 @@ def parents(graph: Topology) -> np.ndarray:
     """
     from scipy.sparse import csgraph, csr_array
 
-    links = csr_array(graph.adjacency)
-    farthest = csgraph.shortest_path(links, directed=False, unweighted=True).max(axis=1)
-    found = csgraph.breadth_first_order(links, int(farthest.argmin()), directed=False, return_predecessors=True)
-    above: np.ndarray = found[1]
+    root, links = int(graph.distances.max(axis=1).argmin()), csr_array(graph.adjacency)
+    above: np.ndarray = csgraph.breadth_first_order(links, root, directed=False, return_predecessors=True)[1]
     return above
 
 

@@ -55,7 +55,7 @@ class Runtime:
     # called with (source, reader, tag, the reader's round, payload) for every message that is read
     on_read: Callable[[str, str, str, int, Any], None] | None = None
     codec: Any = None  # the keys of the codec that compresses payloads; None, or codec=none: no codec
-    # tags whose messages are about the same entries every time; codec.feedback remembers them
+    # tags whose messages are about the same entries every time, or about rows; codec.feedback remembers them
     remembered: Sequence[str] = ()
     exposes: Sequence[Sent] | None = None  # what parties may send; None: anything
     reports: Sequence[str] = SCORED  # what they may report to be scored by

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vflbench.federation.runtime.protocols import Send
 
 FACTS = ("name", "index", "role", "servers", "clients", "neighbours", "device", "state", "fresh", "privacy", "secret")
-CLOSED = ("rng", "torch_rng", "secret_rng", "secret_torch_rng", "evaluates", "report")
+CLOSED = ("rng", "torch_rng", "secret_rng", "secret_torch_rng", "evaluates", "report", "about")
 OPEN = ("send", "send_many", "recv", "recv_all", "recv_any", "compute", "rounds", "evaluating")
 
 

@@ -370,6 +370,11 @@ class Member:
         if self.runtime.on_report is not None:
             self.runtime.on_report(self.name, self.round, observed(values))
 
+    def about(self, rows: np.ndarray | None) -> None:
+        """As `Party.about`."""
+        if self.encoder is not None:
+            self.encoder.rows = None if rows is None else torch.as_tensor(rows)
+
     def read_clock(self) -> float:
         """As `Party.clock`."""
         self.runtime.refuse_round_timing(self, "reading me.clock")

@@ -1,0 +1,143 @@
+"""EXTRA and NIDS: decentralised gradient descent with an exact fixed point, on the dual of ridge regression.
+
+EXTRA: Shi, Ling, Wu, Yin, SIAM J. Optim. 25(2), 2015, arXiv 1404.6264, equation (2.13) with W~ = (I + W) / 2.
+NIDS: Li, Shi, Yan, IEEE TSP 67(17), 2019, arXiv 1704.07807, for a smooth sum.
+
+Ridge regression's dual is min_v sum_k f_k(v), f_k(v) = ||X_k^T v||^2 / (2 alpha) + (||v||^2 / 2 - y.v) / K, and
+theta_k = X_k^T v_k / alpha. Client k has a copy v_k; W are Metropolis weights over the graph, g_k = grad f_k(v_k).
+
+    EXTRA   v^1 = W v^0 - eta g^0;  v^{t+2} = (I + W) v^{t+1} - (I + W) / 2 v^t - eta (g^{t+1} - g^t)
+    NIDS    v^1 = v^0 - eta g^0;    v^{t+2} = (I + W) / 2 (2 v^{t+1} - v^t - eta (g^{t+1} - g^t))
+
+Each iteration sends one vector of N numbers to every neighbour (tag `dual`): EXTRA its v, NIDS its bracket.
+
+Step size null: 1 / L, L the largest of L_k = ||X_k||^2 / alpha + 1 / K. Neighbours exchange the largest that they know,
+as many times as the graph is wide, before the first round (tag `curvature`, 8 bytes).
+
+All clients know the labels. The paper's variant for rows of one's own is left out: LEASGD's family has its methods.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from vflbench.algorithms.tokens import exposes, shared
+from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
+from vflbench.federation import topology
+from vflbench.federation.party import Party, PartySpec
+from vflbench.types import AlgorithmInfo, Count, Implied, Positive, Problem, RunConfig, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="extra",
+    summary="decentralised gradient descent that ends at the optimum, on the dual of ridge regression (EXTRA, NIDS)",
+    paper="Shi et al. 2015, arXiv 1404.6264; Li, Shi, Yan 2019, arXiv 1704.07807",
+    label="EXTRA",
+    place=6,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("partial",),
+    topologies=(
+        "path",
+        "ring",
+        "grid",
+        "complete",
+        "erdos_renyi",
+        "clusters",
+        "semi_decentralized",
+        "edge_list",
+    ),
+    refuses=(("any", "its differences of gradients add up what was sent, and noise with it, for ever"),),
+    exact="it adds up what its neighbours send for ever: errors of rounding are never forgotten",
+    assumes=("aligned_rows", "labels"),
+)
+EXPOSES = (
+    Sent("dual", "client", "client", "embeddings", "client"),
+    Sent("curvature", "client", "client", "sizes", "client", times="once", note="the largest L_k that it knows"),
+    Implied(
+        "client", "client", "features", ("dual",), "argued",
+        "of a client whose only neighbour sees it: X X' v for every v, from which X X' itself follows in time",
+    ),
+    exposes.OPTIMUM,
+)  # fmt: skip
+devices = shared.devices
+
+
+@dataclass
+class Config(shared.Keys):
+    """Keys of EXTRA."""
+
+    name: str = "extra"
+    variant: Literal["extra", "nids"] = "nids"
+    iterations: Count = 10  # iterations per round
+    lr: Positive | None = None  # eta; null: 1 / max_k L_k
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    graph, problems = topology.build_early(config, [])
+    problems += shared.check(config) + shared.check_objective(config) + shared.check_ridge(config)
+    return problems + (shared.apart(config, graph) if graph is not None else [])
+
+
+def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+    """One client per block of features, and no server; each knows its row of W, and the labels.
+
+    Raises
+    ------
+    ConfigError : the task is no ridge regression, or the graph is not connected.
+    """
+    names, graph = shared.ridge_graph(task, config)
+    mixing, width = graph.mixing("metropolis"), int(graph.distances.max())
+    specs = {}
+    for k, name in enumerate(names):
+        weights = dict(zip(names, mixing[k], strict=True))
+        program = partial(client, weights=weights, width=width)
+        specs[name] = PartySpec(program, task.part(k, share_labels=True))
+    return specs
+
+
+async def client(
+    me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, weights: dict[str, float], width: int
+) -> None:
+    """Step on the own gradient, and average with the neighbours."""
+    cfg: Config = config.algorithm
+    me.state.model = block = shared.make_client(me, data, public, config)
+    x, y, alpha, count = block.x, block.loss.y, block.loss.decay, public.parties
+
+    def gradient(v: np.ndarray) -> np.ndarray:
+        found: np.ndarray = x @ (x.T @ v) / alpha + (v - y) / count
+        return found
+
+    largest = (block.smoothness - alpha) / block.loss.curvature / alpha + 1 / count
+    if cfg.lr is None and me.fresh:
+        for _ in range(width):
+            await me.send_many(me.neighbours, largest, tag="curvature")
+            largest = max([largest, *await me.recv_all(me.neighbours, tag="curvature")])
+    me.state.lr = cfg.lr if cfg.lr is not None else 1 / largest  # a resumed run restores it
+    me.state.v, me.state.g, me.state.mixed = np.zeros(public.samples), None, None  # of the last iteration
+
+    async def averaged(own: np.ndarray) -> np.ndarray:
+        await me.send_many(me.neighbours, own, tag="dual")
+        total = weights[me.name] * own
+        for name, other in zip(me.neighbours, await me.recv_all(me.neighbours, tag="dual"), strict=True):
+            total = total + weights[name] * other
+        return total
+
+    async for t in me.rounds():
+        for _ in range(cfg.iterations):
+            v, old, eta = me.state.v, me.state.g, me.state.lr
+            g = await me.compute(gradient, v, cost=public.samples)
+            if cfg.variant == "extra":
+                mixed = await averaged(v)
+                new = mixed - eta * g if old is None else v + mixed - me.state.mixed - eta * (g - old)
+                me.state.mixed = (v + mixed) / 2  # (I + W) / 2 v
+            else:
+                bracket = 2 * v - eta * g if old is None else 2 * v - me.state.mixed - eta * (g - old)
+                new = bracket - v if old is None else (bracket + await averaged(bracket)) / 2
+                me.state.mixed = v
+            me.state.v, me.state.g = new, g
+        block.move(x.T @ me.state.v / alpha)
+        if me.evaluates(t):
+            me.report(iterations=t * cfg.iterations, **block.score())
