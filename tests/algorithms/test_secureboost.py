@@ -11,13 +11,13 @@ import pytest
 
 from tests.algorithms.small_columns import Result, classes, config, ridge
 from tests.options import option
-from vflbench.algorithms.oneshot.forms import Bins
 from vflbench.algorithms.split import secureboost
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.ledger import COLUMN
 from vflbench.federation.protections import paillier
 from vflbench.federation.simulated import SimulatedEngine
+from vflbench.models.bins import Bins
 from vflbench.runner.evaluate import Observer
 from vflbench.types import ConfigError
 

@@ -21,6 +21,7 @@ from vflbench.data.tasks import AlignedTask, OwnRows
 from vflbench.federation.ledger import COLUMN
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.models import trees
+from vflbench.models.bins import Bins, pack, packed_bytes, unpack, widths
 from vflbench.models.split_network import Config as ModelConfig
 from vflbench.types import ConfigError, RunConfig
 
@@ -55,27 +56,27 @@ def whole(task: AlignedTask, parties: int | None = None) -> dict[str, np.ndarray
 
 def test_bins_by_hand() -> None:
     column = np.array([3.0, 1.0, 2.0, 2.0, 9.0, 1.0])
-    form = forms.Bins.fit(np.stack([column, np.full(6, 7.0), column > 2], axis=1), 32)
+    form = Bins.fit(np.stack([column, np.full(6, 7.0), column > 2], axis=1), 32)
     assert [edges.tolist() for edges in form.edges] == [[1.0, 2.0, 3.0], [], [0.0]]
-    assert form.last.tolist() == [3, 0, 1] and forms.widths(form.last) == [2, 0, 1]
+    assert form.last.tolist() == [3, 0, 1] and widths(form.last) == [2, 0, 1]
     unseen = np.array([[0.5, 7.0, 0.0], [1.5, 8.0, 1.0], [99.0, 6.0, 0.0]])
     assert form.codes(unseen).tolist() == [[0, 0, 0], [1, 0, 1], [3, 0, 0]]
     last, packed = form.encode(unseen)
-    assert packed.nbytes == 2 == forms.packed_bytes(last, 3)  # 9 bits
-    assert forms.unpack(packed, last, 3).tolist() == form.codes(unseen).tolist()
+    assert packed.nbytes == 2 == packed_bytes(last, 3)  # 9 bits
+    assert unpack(packed, last, 3).tolist() == form.codes(unseen).tolist()
 
 
 @pytest.mark.parametrize("bins", [2, 3, 32, 256])
 def test_bins_are_never_empty_and_what_is_packed_comes_back(bins: int) -> None:
     rng = np.random.default_rng(bins)
     x = np.stack([rng.normal(size=500), rng.integers(0, 3, 500), np.zeros(500), rng.geometric(0.5, 500)], axis=1)
-    form = forms.Bins.fit(x, bins)
+    form = Bins.fit(x, bins)
     codes = form.codes(x)
     for column, last in zip(codes.T, form.last, strict=True):
         assert sorted(set(column.tolist())) == list(range(int(last) + 1)) and last < bins
-    packed = forms.pack(codes, form.last)
-    assert packed.nbytes == forms.packed_bytes(form.last, 500)
-    np.testing.assert_array_equal(forms.unpack(packed, form.last, 500), codes)
+    packed = pack(codes, form.last)
+    assert packed.nbytes == packed_bytes(form.last, 500)
+    np.testing.assert_array_equal(unpack(packed, form.last, 500), codes)
 
 
 def test_projections_keep_all_that_there_is() -> None:
@@ -269,9 +270,9 @@ def test_noise_is_added_once_to_the_rows_and_not_to_those_held_out() -> None:
     for split, rows in task.held_out_features.items():
         sent = np.stack(seen["raw"][1][split], axis=1)
         np.testing.assert_array_equal(sent, mechanism.clip(torch.from_numpy(rows[1])).numpy())
-    form = forms.Bins.fit(noisy, 32)
+    form = Bins.fit(noisy, 32)
     last, packed = seen["bins"][0]
-    np.testing.assert_array_equal(forms.unpack(packed, last, len(noisy)), form.codes(noisy))
+    np.testing.assert_array_equal(unpack(packed, last, len(noisy)), form.codes(noisy))
 
 
 def test_randomised_bins_are_sent_once_at_the_epsilon_that_is_reported() -> None:
@@ -279,14 +280,14 @@ def test_randomised_bins_are_sent_once_at_the_epsilon_that_is_reported() -> None
     private = privacy_config("rr_bins", epsilon=3.0)
     mechanism = make_mechanism(private, 1, "aligned")
     result = run(task, replace(config(task, bins=4), privacy=private), privacy={"passive_1": mechanism})
-    form = forms.Bins.fit(task.features[1], 4)
+    form = Bins.fit(task.features[1], 4)
     last, packed = result.state.received[0]
-    kept = (forms.unpack(packed, last, 90) == form.codes(task.features[1])).mean()
+    kept = (unpack(packed, last, 90) == form.codes(task.features[1])).mean()
     assert abs(kept - math.e / (math.e + 3)) < 4 * 0.5 / math.sqrt(270)
     assert result.ledger[:, COLUMN["bytes"]].tolist() == [3 + -(-90 * 6 // 8)]
     assert (mechanism.spent()["epsilon"], mechanism.spent()["columns"]) == (3.0, 3)
     last, packed = result.state.held_out[0]["val"]
-    np.testing.assert_array_equal(forms.unpack(packed, last, 10), form.codes(task.held_out_features["val"][1]))
+    np.testing.assert_array_equal(unpack(packed, last, 10), form.codes(task.held_out_features["val"][1]))
 
 
 def test_noise_is_for_one_release_as_nothing_is_sent_again(tmp_path: Path) -> None:

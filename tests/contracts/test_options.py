@@ -31,6 +31,9 @@ GOOD = {
     "network": "def link(config, kind, pair): ...\ndef check(config): ...",
     "launcher": "def launch(jobs, config): ...\ndef check(config): ...",
     "logger": "def start(config, run): ...\ndef check(config): ...",
+    "protection": "def slots(config, terms, numbers): ...\ndef seal(config, values, slots): ...\n"
+    "def unseal(sealed, values, numbers, dtype, slots): ...\n"
+    "def seconds(config, encrypted=0, decrypted=0, added=0, multiplied=0): ...",
     "accounting": "def price(rows, payload): ...\ndef seconds(rows, payload, network): ...",
 }
 
@@ -99,6 +102,7 @@ BROKEN = [
     ("launcher", "def launch", "def start", "launch(jobs, config) is missing: Call each job, here or pickled"),
     ("logger", "start(config, run)", "start(run)", "start takes (run), and is called as start(config, run)"),
     ("logger", "def start", "def begin", "start(config, run) is missing: What logs one run"),
+    ("protection", "seal(config, values, slots)", "seal(values)", "seal takes (values), and is called as seal(config,"),
     ("accounting", "price(rows, payload)", "price(rows)", "price takes (rows), and is called as price(rows, payload)"),
     ("accounting", "def price", "def cost", "price(rows, payload) is missing: Bytes charged for each message"),
     ("accounting", "def seconds", "def second", "second is never called. Did you mean 'seconds'?"),

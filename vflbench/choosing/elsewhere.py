@@ -39,6 +39,7 @@ LAUNCHERS: dict[str, dict[str, type]] = {
 EXTRAS = {"joblib": "parallel", "submitit": "slurm"}
 ADDRESS = re.compile(r"local|auto|[\w.-]+:\d+")  # of a Ray cluster
 LOOK = 0.2  # s between two looks at a job
+GENTLE = 2  # interrupts of a task of Ray, before its process is ended
 AGAIN = 10.0  # s after which a job is interrupted again: submitit lets a signal pass while it begins
 
 
@@ -193,12 +194,12 @@ class Tasks(Place):
         import ray
 
         promised = self.task.remote(os.getcwd(), self.told, work, *arguments)
-        interrupted = -math.inf
+        interrupted, times = -math.inf, 0
         while not ray.wait([promised], timeout=LOOK)[0]:
-            # again, too: what interrupts an import can be swallowed
+            # an interrupt can be swallowed, by an import or a callback: so again, and then by force
             if self.ending.is_set() and time.monotonic() - interrupted > AGAIN:
-                interrupted = time.monotonic()
-                ray.cancel(promised)
+                interrupted, times = time.monotonic(), times + 1
+                ray.cancel(promised, force=times > GENTLE)
         try:
             return ray.get(promised)
         except ray.exceptions.RayError as error:

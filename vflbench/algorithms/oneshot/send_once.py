@@ -42,6 +42,7 @@ from vflbench.algorithms.oneshot import forms, learners
 from vflbench.algorithms.oneshot.learners import Boosted, Examples, Linear, Network, Networks
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec, party_names
+from vflbench.models.bins import MOST_BINS, Bins, pack, table
 from vflbench.models.vertical import IMAGES
 from vflbench.types import (
     DEVICES,
@@ -104,7 +105,7 @@ class Config:
     name: str = "send_once"
     parties: Count = 2  # organisations: the active one, which has the labels, and passive ones
     form: Literal["bins", "raw", "pca"] = "bins"  # of the columns that are sent
-    bins: Annotated[int, Range(at_least=2, at_most=forms.MOST_BINS)] = 32  # form=bins: the most of a column
+    bins: Annotated[int, Range(at_least=2, at_most=MOST_BINS)] = 32  # form=bins: the most of a column
     components: Count = 8  # form=pca: r, principal components of each party's columns
     learner: Literal["trees", "linear", "model"] = "trees"  # trees | linear (exact) | model (that of model=)
     fallback: bool = True  # the active party also trains on its own columns alone, and validation chooses
@@ -204,14 +205,14 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
         responds = secret is not None and config.privacy.name == "rr_bins"
         if secret is not None and not responds:
             secret.not_covered = NOT_COVERED
-            rows = torch.from_numpy(forms.table(x))
+            rows = torch.from_numpy(table(x))
             x = secret.protect(rows, np.arange(len(x)), me.secret_torch_rng("noise")).numpy()
-            held_out = {s: secret.clip(torch.from_numpy(forms.table(rows))).numpy() for s, rows in held_out.items()}
+            held_out = {s: secret.clip(torch.from_numpy(table(rows))).numpy() for s, rows in held_out.items()}
         form = await me.compute(forms.fit, config.algorithm, x, cost=len(x))
         message = forms.encode(form, x)
-        if responds and isinstance(form, forms.Bins):
-            shown = secret.respond(form.codes(forms.table(x)), form.last, me.secret_rng("noise"))
-            message = form.last, forms.pack(shown, form.last)
+        if responds and isinstance(form, Bins):
+            shown = secret.respond(form.codes(table(x)), form.last, me.secret_rng("noise"))
+            message = form.last, pack(shown, form.last)
         await me.send(ACTIVE, message, tag="features")
         async with me.evaluating():
             await me.send(ACTIVE, {s: forms.encode(form, rows) for s, rows in held_out.items()}, tag="features")
@@ -305,7 +306,7 @@ def _learners(
         given = {"joint": examples, "alone": examples.alone}
         parts = me.state.model, me.state.optimisers
         return {kind: Network(given[kind], config, me.device, *(part[kind] for part in parts)) for kind in kinds}
-    learner, own = Boosted if config.algorithm.learner == "trees" else Linear, forms.table(examples.blocks[0]).shape[1]
+    learner, own = Boosted if config.algorithm.learner == "trees" else Linear, table(examples.blocks[0]).shape[1]
     tables = {"joint": examples.tables, "alone": {split: x[:, :own] for split, x in examples.tables.items()}}
     rest = examples.labels, examples.val_labels, public.classes, config, metric
     return {kind: learner(tables[kind], *rest) for kind in kinds}

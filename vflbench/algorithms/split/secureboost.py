@@ -37,11 +37,11 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from vflbench.algorithms.oneshot import forms
 from vflbench.algorithms.split import exposes, shared
 from vflbench.algorithms.split.shared import ACTIVE
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
+from vflbench.models.bins import MOST_BINS, Bins, table
 from vflbench.types import (
     AlgorithmInfo,
     ConfigError,
@@ -99,7 +99,7 @@ class Config:
     name: str = "secureboost"
     parties: Count = 2  # organisations: the active one, which has the labels, and passive ones
     depth: Annotated[int, Range(at_least=1, at_most=12)] = 5  # levels of splits
-    bins: Annotated[int, Range(at_least=2, at_most=forms.MOST_BINS)] = 32  # the most of a column
+    bins: Annotated[int, Range(at_least=2, at_most=MOST_BINS)] = 32  # the most of a column
     learning_rate: Positive = 0.3
     l2: Annotated[float, Range(at_least=0)] = 1.0  # lambda: penalty of a leaf's value
     min_child_weight: Annotated[float, Range(at_least=0)] = 1.0  # the least H of a child
@@ -138,7 +138,7 @@ class Columns:
     """A party's columns as bin numbers; `places` number the bins of all columns one after the other."""
 
     def __init__(self, data: AlignedPart, bins: int) -> None:
-        self.form = forms.Bins.fit(forms.table(data.features), bins)
+        self.form = Bins.fit(table(data.features), bins)
         each = self.form.last.astype(np.int64) + 1
         self.starts = np.cumsum(each) - each
         self.total = int(each.sum())
@@ -147,7 +147,7 @@ class Columns:
 
     def numbered(self, x: np.ndarray) -> np.ndarray:
         """The place of each row's value in each column, (n, d)."""
-        places: np.ndarray = self.form.codes(forms.table(x)) + self.starts
+        places: np.ndarray = self.form.codes(table(x)) + self.starts
         return places
 
     def sums(self, gradient: np.ndarray, node: np.ndarray, count: int) -> np.ndarray:
