@@ -133,6 +133,21 @@ def test_a_codec(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("package")
+def test_a_protection(tmp_path: Path) -> None:
+    words = next(command for command in COMMANDS if "protection=" in command).split()
+    small = ["dataset.source=synthetic", "dataset.samples=400", "rounds=2", "plot=none"]
+    ended, clear = (
+        vflbench.run([*given, *small, f"hydra.run.dir={tmp_path / name}"])
+        for name, given in (("padded", words), ("clear", words[:2]))
+    )
+    assert ended.manifest["config"]["protection"] == {"name": "padded", "size": 128}
+    count = ended.ledger.query("tag == 'gradient'")["bytes"].iloc[0] // 128
+    assert ended.summary["protection"]["encrypted"] == 2 * count and not ended.summary["protection"]["performed"]
+    assert ended.curve["train_loss"].equals(clear.curve["train_loss"])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("package")
 def test_an_accounting(tmp_path: Path) -> None:
     ended = run(tmp_path / "run", "accounting=framed")
     charged = ended.ledger.query("link != 'local'")
