@@ -117,7 +117,7 @@ class _View:
         rounded = self.codec != "none" and entry.kind not in ("ids", "sizes", "timing", "labels", "binned")
         if rounded:
             notes.append(f"codec={self.codec} rounds it, and protects nothing")
-        before = entry.times == "once" or isinstance(entry.times, int)
+        before = entry.times in ("once", "per hop") or isinstance(entry.times, int)
         return self._entry(
             self._observer(entry.sender, entry.receiver), entry.about, entry.kind, form, "sent",
             "setup" if before else "train", (entry.tag,), _often(entry),

@@ -344,7 +344,7 @@ SHOWN = {
 #: How an observer sees it, from worst to best. `summed`: only a sum over three parties or more.
 FORMS = ("clear", "hashed", "summed", "noised", "encrypted", "none")
 # How often one party sends another such a message. once: before the first round; round 1: in that one alone.
-TIMES = ("per round", "once", "round 1", "per evaluation")
+TIMES = ("per round", "once", "per hop", "round 1", "per evaluation")  # once, per hop: before the first round
 
 
 @dataclass(frozen=True)

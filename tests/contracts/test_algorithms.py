@@ -172,6 +172,7 @@ def test_every_algorithm_runs_and_keeps_the_contract(case: Case, tmp_path: Path)
 def test_every_message_is_declared_with_its_way(case: Case) -> None:
     exposes = messages(registry.load_algorithm(case.algorithm).EXPOSES)
     keys = {**case.whole.manifest["config"]["algorithm"], "privacy": "none", "privacy.split": False}
+    keys |= {"protection": "none"}
     declared = {(one.tag, one.sender, one.receiver) for one in exposes if registry.chosen(one, keys)}
     sent = {(tag, *ends) for tag, *ends in ways(case.whole.ledger)}
     assert sent <= declared
@@ -210,7 +211,7 @@ def test_the_table_of_who_learns_what_agrees_with_the_ledger(case: Case) -> None
         if often == "per round":
             assert set(rows["round"]) <= set(range(1, rounds(case.algorithm) + 1))
         else:
-            assert len(rows) == (often if isinstance(often, int) else 1), way
+            assert often == "per hop" or len(rows) == (often if isinstance(often, int) else 1), way
             assert set(rows["round"]) == ({1} if often == "round 1" else {0}), way
     for sent in exposes:  # over all pairs of parties: rounds, not one alone
         seen = own[own["way"] == (sent.tag, sent.sender, sent.receiver)]["round"].nunique()
@@ -220,7 +221,8 @@ def test_the_table_of_who_learns_what_agrees_with_the_ledger(case: Case) -> None
 def registry_table(case: Case) -> dict[str, Any]:
     """The table as `vflbench privacy` makes it of the run's configuration, from sources."""
     config = case.whole.manifest["config"]
-    parts = config["algorithm"], config["privacy"], config["codec"]["name"], config.get("model")
+    keys = {**config["algorithm"], "protection": config["protection"]["name"]}
+    parts = keys, config["privacy"], config["codec"]["name"], config.get("model")
     return exposure.table(case.algorithm, *parts)
 
 

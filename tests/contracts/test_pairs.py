@@ -30,7 +30,7 @@ SMALL = {
 
 
 # As others of their layout: only representatives train there, for what reads data is their family's.
-ALIKE = {"credit", "blog", "breast_cancer", "synthetic", "cora", "gisette", "criteo"}
+ALIKE = {"credit", "blog", "digits", "breast_cancer", "synthetic", "cora", "gisette", "criteo"}
 
 
 def stands_for_all(data: str, algorithm: str) -> bool:

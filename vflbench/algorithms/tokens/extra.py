@@ -54,7 +54,7 @@ ALGORITHM = AlgorithmInfo(
 )
 EXPOSES = (
     Sent("dual", "client", "client", "embeddings", "client"),
-    Sent("curvature", "client", "client", "sizes", "client", times="once", note="the largest L_k that it knows"),
+    Sent("curvature", "client", "client", "sizes", "client", when=("lr", None), times="per hop"),
     Implied(
         "client", "client", "features", ("dual",), "argued",
         "of a client whose only neighbour sees it: X X' v for every v, from which X X' itself follows in time",
