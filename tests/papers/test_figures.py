@@ -114,6 +114,8 @@ X, Y = {"a": "x"}, {"a": "y"}
         ({"check": "near", "at_most": 0.02}, "holds"),
         ({"check": "near", "at_most": 0.005}, "does not hold"),
         ({"check": "untestable", "why": "no clock"}, "not testable"),
+        ({"check": "value", "at_least": 0.51, "model": "the clock"}, "follows from the model"),
+        ({"check": "value", "of": [{"a": "z"}], "at_least": 0.0, "model": "the clock"}, "not testable"),
     ],
 )
 def test_verdicts(claim, verdict):

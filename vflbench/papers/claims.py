@@ -21,6 +21,9 @@ Checks compare means over seeds, for each combination of the keys `each`; `where
 - `near`: each of the paper's numbers of this column is met within `at_most` (`relative: true`: times that number)
 - `untestable`: `why` says why it cannot be checked
 
+A claim with `model` is checked too, but its verdict is "follows from the model": `model` says which constants or rules
+of the simulation, chosen by us, leave it no other outcome.
+
 A column that says when a target was reached is infinite where not all seeds reached it. Of two infinite values none is
 smaller. A claim is not testable where its runs are missing, unless those that are there contradict it.
 
@@ -42,7 +45,7 @@ from vflbench.types import Problem, closest
 
 # one setting of the table (measured.table): key -> value, column -> mean over seeds, <column>_sd -> spread
 Row = dict[str, Any]
-Verdict = Literal["holds", "does not hold", "not testable"]
+Verdict = Literal["holds", "does not hold", "follows from the model", "not testable"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class Claim:
     relative: bool = False
     made_up: bool = False
     why: str = ""
+    model: str = ""  # which part of the simulation leaves no other outcome
 
     def problems(self, keys: Sequence[str], columns: Iterable[str]) -> list[Problem]:
         """What is wrong with the claim, for a figure's keys and the table's columns."""
@@ -149,9 +153,10 @@ def judge(
                 verdicts.append(None)
                 reasons.append(f"{_label({key: value}, names)}: no run of it is there")
     why = "; ".join(reasons)
-    if False in verdicts:
-        return Judged(claim, "does not hold", why)
-    return Judged(claim, "not testable" if None in verdicts else "holds", why)
+    verdict: Verdict = "does not hold" if False in verdicts else "not testable" if None in verdicts else "holds"
+    if claim.model and verdict != "not testable":
+        return Judged(claim, "follows from the model", f"it {verdict}: {why}; {claim.model}")
+    return Judged(claim, verdict, why)
 
 
 def _lacking(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]], names: Names | None) -> str:

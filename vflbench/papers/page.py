@@ -26,7 +26,7 @@ from vflbench.results.texts import markdown as md
 from vflbench.types import VflbenchError
 
 PAGES = Path(__file__).parent / "pages"
-CLASSES = {"holds": "holds", "does not hold": "not", "not testable": "open"}
+CLASSES = {"holds": "holds", "does not hold": "not", "follows from the model": "model", "not testable": "open"}
 
 
 def write(
