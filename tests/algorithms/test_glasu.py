@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,15 @@ from tests.algorithms.reference import Parameters, Reference
 from tests.algorithms.small_graphs import Result, assert_same, config, differ, run, task
 from tests.options import make_mechanism, privacy_config
 from vflbench import seeding
-from vflbench.algorithms.graph import centralized_gnn, glasu, glasu_exact, joint, simulated_centralized, standalone_gnn
+from vflbench.algorithms.graph import (
+    centralized_gnn,
+    glasu,
+    glasu_exact,
+    joint,
+    shared,
+    simulated_centralized,
+    standalone_gnn,
+)
 from vflbench.algorithms.graph.joint import Aggregation
 from vflbench.config import convert
 from vflbench.data.graph.sampling import Graph, full_block
@@ -663,3 +671,19 @@ def test_check_collects_every_problem() -> None:
 def test_a_batch_larger_than_the_training_nodes_takes_them_all() -> None:
     got = sent_messages(run(glasu, task(), config(glasu, batch_size=1000, rounds=1)))
     assert got["batch", "client_0"] == [8 * len(task().splits["train"])]
+
+
+def test_the_schedules_of_the_learning_rate():
+    """Half a cosine; a quarter after 12 and 24 of 32 parts of the run; constant."""
+    weight = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+
+    def rates(schedule):
+        for t in range(1, 65):
+            shared.set_lr(SimpleNamespace(lr=0.8, schedule=schedule), optimizer, t, 64)
+            yield optimizer.param_groups[0]["lr"]
+
+    assert list(rates("step")) == [0.8] * 24 + [0.2] * 24 + [0.05] * 16
+    assert list(rates("none")) == [0.8] * 64
+    cosine = list(rates("cosine"))
+    assert cosine[0] == 0.8 and cosine[32] == pytest.approx(0.4) and 0 < cosine[-1] < 0.001
