@@ -22,7 +22,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jinja2
 import matplotlib.pyplot as plt
@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from vflbench import registry
 from vflbench.papers import definition, measured
-from vflbench.papers.claims import judge, select
+from vflbench.papers.claims import Verdict, judge, select
 from vflbench.plots.style import PALETTE, QUIET, RC, look
 from vflbench.results import reader
 from vflbench.results.texts import as_text, shown_to
@@ -79,15 +79,20 @@ class Pages:
             "row": self.row,
             "rows": self.rows,
             "claims": self.claims,
+            "verdicts": self.verdicts,
             "label": lambda name: look(name).label,
             "discloses": lambda name, **keys: shown_to(registry.discloses(name, keys)),
         }
-        functions = (pm, paper, check, tally, split, priced, cheapest)
+        functions = (pm, paper, check, tally, tallied, split, priced, cheapest)
         self.jinja.globals |= {function.__name__: function for function in functions} | {"inf": math.inf}
         self.read = functools.cache(self._read)
 
     def render(self, name: str) -> str:
         return re.sub(r"\n{3,}", "\n\n", self.jinja.get_template(f"{name}.md.j2").render())
+
+    def verdicts(self, paper: str) -> list[int]:
+        """How many claims on a paper's page have each verdict, in the order of `Verdict`."""
+        return tallied(self.render(paper))
 
     def changed(self) -> dict[Path, str]:
         """The pages that are not what their templates and the CSVs say, and what they should be."""
@@ -212,9 +217,14 @@ def check(condition: bool, sentence: str) -> str:
     return ""
 
 
+def tallied(claims: str) -> list[int]:
+    """How many of the claims in the lines of a table have each verdict."""
+    return [claims.count(f"| {verdict} |") for verdict in get_args(Verdict)]
+
+
 def tally(claims: str) -> str:
     """How many of the claims in the lines of a table hold."""
-    holds, fails = (claims.count(f"| {verdict} |") for verdict in ("holds", "does not hold"))
+    holds, fails, _, _ = tallied(claims)
     return f"{holds} of the {holds + fails}"
 
 
