@@ -106,7 +106,7 @@ def test_no_measured_number_is_typed(page):
     """Outside expressions a template has no digits but those of the phrases that its head lists, each with a reason."""
     template = (ROOT / "docs" / "results" / f"{page}.md.j2").read_text(encoding="utf-8")
     head, rest = re.fullmatch(r"\{# typed:\n(.*?)#\}\n(.*)", template, re.DOTALL).groups()
-    allowed = dict(line.split(" -- ") for line in head.strip().split("\n"))
+    allowed = dict(line.split(" -- ") for line in head.strip().splitlines())
     assert not re.search(r"\{\{ *['\"(]?\d", rest)
     text = re.sub(r"\{% do check\(.*?%\}|\{#.*?#\}|`[^`]*`|(?m:^    [^\n]*$)", " ", rest, flags=re.DOTALL)
     text = re.sub(r"\{[{%].*?[}%]\}", lambda found: shown(found[0]), text, flags=re.DOTALL)
@@ -123,7 +123,7 @@ def test_no_measured_number_is_typed(page):
     [
         pytest.param(page, marks=[pytest.mark.slow] if page in ("comparison", "pubsub_vfl", "tablepuppet") else [])
         for page in PAGES
-        if page != "gpu"  # empty until there is a GPU
+        if page not in ("gpu", "verdicts")  # empty until there is a GPU; made of other pages
     ],
 )
 def test_a_number_that_is_read_counts(page, script, monkeypatch):
@@ -158,3 +158,14 @@ def test_a_number_that_is_read_counts(page, script, monkeypatch):
         value, far = row[column], 1000 * min(abs(row[column]), 1e9) + 1000
         assert any(rendered(row, column, other) != before for other in (far, -far)), (row.file, column, value)
         row[column] = value
+
+
+def test_verdicts_are_counted_on_the_papers_pages(copy):
+    page = copy.render("glasu")
+    counts = copy.verdicts("glasu")
+    assert counts[:2] == [page.count("| holds |"), page.count("| does not hold |")]
+    assert f"| {counts[0]} | {counts[1]} | {counts[2]} | {counts[3]} |" in copy.render("verdicts")
+    assert (
+        sum(copy.verdicts("pubsub_vfl"))
+        == copy.render("pubsub_vfl").split("## The paper's claims")[1].count("\n| ") - 2
+    )

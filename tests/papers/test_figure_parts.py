@@ -247,7 +247,9 @@ def test_a_page_of_made_up_data_says_which_claims_are_judged(make_run, tmp_path)
 def test_the_best_of_all_is_compared_with_all(figure, text, own, rival, column, falling):
     """Two settings beside the claim's own, of which the less usual one decides; the rivals' order among themselves is
     nothing to it."""
-    (claim,) = (dataclasses.replace(claim, model="") for claim in load(f"pubsub_vfl/{figure}").claims if claim.claim == text)
+    (claim,) = (
+        dataclasses.replace(claim, model="") for claim in load(f"pubsub_vfl/{figure}").claims if claim.claim == text
+    )
     key = "algorithm.aggregation" if figure == "table4" else "algorithm.name"
     usual = "semi_async" if figure == "table4" else "avfl_ps"
     common = {"data_source": "real", "compute.cores": "[50, 14]", **claim.where}
