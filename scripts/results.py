@@ -90,9 +90,9 @@ class Pages:
     def render(self, name: str) -> str:
         return re.sub(r"\n{3,}", "\n\n", self.jinja.get_template(f"{name}.md.j2").render())
 
-    def verdicts(self, paper: str) -> list[int]:
-        """How many claims on a paper's page have each verdict, in the order of `Verdict`."""
-        return tallied(self.render(paper))
+    def verdicts(self, *papers: str) -> list[int]:
+        """How many claims on the papers' pages have each verdict, in the order of `Verdict`."""
+        return tallied("".join(map(self.render, papers)))
 
     def changed(self) -> dict[Path, str]:
         """The pages that are not what their templates and the CSVs say, and what they should be."""

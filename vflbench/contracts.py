@@ -327,10 +327,8 @@ def check_option(group: str, module: ModuleType) -> None:
     if not problems and kind.keys is not None:
         problems += _config(module, typing.get_type_hints(kind.keys), [info.name for info in module.OPTIONS])
         if not problems and module.Config.__module__ != module.__name__:
-            problems.append(
-                f"Config is one of {module.Config.__module__}: it must be a class of this file, by which an option is "
-                "found"
-            )
+            where = module.Config.__module__
+            problems += [f"Config is one of {where}: it must be a class of this file, by which an option is found"]
     _raise(module, problems)
 
 
@@ -367,11 +365,12 @@ def _raise(module: ModuleType, problems: list[str]) -> None:
 
 def _members(module: ModuleType, protocol: type, hooks: type) -> Iterator[str]:
     """Names that are missing, functions that do not take their arguments, hooks whose names are misspelt."""
-    required, optional = _functions(protocol), _functions(hooks)
+    required = _functions(protocol)
+    known = required | _functions(hooks)
     for name in typing.get_type_hints(protocol):
         if name not in vars(module):
             yield f"{name} is missing: {_first_line(protocol)}"
-    for name, expected in {**required, **optional}.items():
+    for name, expected in known.items():
         function = vars(module).get(name)
         if function is None:
             if name in required:
@@ -380,7 +379,6 @@ def _members(module: ModuleType, protocol: type, hooks: type) -> Iterator[str]:
         if not _takes(function, expected):
             has = f"takes {_parameters(function)}" if callable(function) else "is no function"
             yield f"{name} {has}, and is called as {name}{_parameters(expected)}"
-    known = {**required, **optional}
     for name, value in vars(module).items():
         own = inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
         meant = difflib.get_close_matches(name, known, n=1, cutoff=MISSPELT)
@@ -402,11 +400,10 @@ def _takes(function: Any, expected: Callable[..., Any]) -> bool:
 def _literals(module: ModuleType, name: str, kind: type) -> Iterator[str]:
     """A line where `name` is not what the registry reads: one `kind` for an algorithm, else a tuple of them."""
     found = vars(module).get(name)
-    if name == "ALGORITHM" and not isinstance(found, kind):
-        yield f"ALGORITHM must be an {kind.__name__}(...)"
-    elif name != "ALGORITHM" and not (
-        isinstance(found, tuple) and found and all(isinstance(info, kind) for info in found)
-    ):
+    if name == "ALGORITHM":
+        if not isinstance(found, kind):
+            yield f"ALGORITHM must be an {kind.__name__}(...)"
+    elif not (isinstance(found, tuple) and found and all(isinstance(info, kind) for info in found)):
         yield f"{name} must be a tuple of {kind.__name__}(...), at least one"
 
 
@@ -444,9 +441,7 @@ def _layouts(module: ModuleType, what: str, given: tuple[str, ...]) -> Iterator[
 
 
 def _among(what: str, given: tuple[str, ...], known: tuple[str, ...]) -> Iterator[str]:
-    for name in given:
-        if name not in known:
-            yield f"{what} has {name!r}: there are {', '.join(known)}"
+    yield from (f"{what} has {name!r}: there are {', '.join(known)}" for name in given if name not in known)
 
 
 def _config(module: ModuleType, required: dict[str, type], names: Collection[str]) -> Iterator[str]:
@@ -461,11 +456,7 @@ def _config(module: ModuleType, required: dict[str, type], names: Collection[str
         if types.get(key) != kind:
             yield f"Config must have the key {key}, of type {kind.__name__ if isinstance(kind, type) else kind}"
     fields = {field.name: field for field in dataclasses.fields(config)}
-    bare = [
-        key
-        for key, f in fields.items()
-        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-    ]
+    bare = [key for key, field in fields.items() if field.default is field.default_factory]  # both are MISSING
     if bare:
         yield f"Config must have a default for every key; {', '.join(bare)} has none"
     elif fields["name"].default not in names:

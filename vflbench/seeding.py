@@ -108,9 +108,16 @@ class Secret:
 
         Raises
         ------
-        OSError : the key's file is not there.
+        VflbenchError : the key's file is not there.
         """
-        self.key, self.kept = key_file(state["kept"]).read_bytes(), state["kept"]
+        path = key_file(state["kept"])
+        try:
+            self.key, self.kept = path.read_bytes(), state["kept"]
+        except OSError:
+            raise VflbenchError(
+                f"the key of its noise is not on this machine ({path}). With other noise it would publish the same "
+                "values twice, and epsilon would count them once: start anew in another folder"
+            ) from None
         for name, drawn in state["drawn"].items():
             self.stream(name).drawn = drawn
 

@@ -12,6 +12,7 @@ import pytest
 from tests.algorithms.small_columns import Result, classes, config, ridge
 from tests.options import option
 from vflbench.algorithms.split import secureboost
+from vflbench.algorithms.split.boosting import LEAF, Trees
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.ledger import COLUMN
@@ -156,7 +157,7 @@ def expected(result: Result, cfg: Any, each: int, slots: int | None, size: int) 
     columns = [secureboost.Columns(part, cfg.bins) for part in parts]
     splits = [result.engine.parties[name].state.splits for name in ("active", "passive_1")]
     left = [own.below(own.places, places) for own, places in zip(columns, splits, strict=True)]
-    trees, n, d = secureboost.Trees(**result.engine.parties["active"].state.trees), len(left[0][0]), columns[1].total
+    trees, n, d = Trees(**result.engine.parties["active"].state.trees), len(left[0][0]), columns[1].total
     found = Counter({"bins": 8})
     for owner, split in zip(trees.owner, trees.split, strict=True):
         found["gradient"] += 8 * n if slots is None else each * size * n
@@ -164,7 +165,7 @@ def expected(result: Result, cfg: Any, each: int, slots: int | None, size: int) 
         for level in range(cfg.depth):
             asked = 1 if len(live) == 1 else len(live) // 2 if cfg.subtraction else len(live)
             found["histogram"] += 16 * asked * d if slots is None else size * -(-each * asked * d // slots)
-            inner = live[owner[live] != secureboost.LEAF]
+            inner = live[owner[live] != LEAF]
             inside = np.flatnonzero(np.isin(position, inner))
             for node in inner[owner[inner] == 1]:
                 found["split"] += 16

@@ -155,7 +155,7 @@ def test_a_key_is_kept_where_its_user_alone_may_read_it(keys: Callable[[], list[
     seeding.forget(secret.kept)
     assert keys() == []
     seeding.forget(secret.kept)
-    with pytest.raises(OSError):
+    with pytest.raises(VflbenchError, match="not on this machine"):
         Secret().load_state_dict(state)
 
 

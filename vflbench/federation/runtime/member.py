@@ -23,7 +23,7 @@ from vflbench.federation.runtime.mail import NO_BOXES, Done, Mailboxes, Message,
 from vflbench.federation.runtime.me import narrow
 from vflbench.federation.runtime.serving import Tape
 from vflbench.federation.snapshot import Cut, freeze, optimised, thaw
-from vflbench.types import FederationError, closest
+from vflbench.types import FederationError, VflbenchError, closest
 
 if TYPE_CHECKING:
     from vflbench.federation.runtime.core import Runtime
@@ -461,10 +461,7 @@ class Member:
             setattr(self.me, method, self._refusing(method))
 
     def _refusing(self, name: str) -> Callable[..., Any]:
-        """A stand-in for a method of `me` that may not be called before `rounds()` in a resumed run.
-
-        What the first start sent there is not sent a second time.
-        """
+        """A stand-in for a method of `me` that may not be called before `rounds()` in a resumed run."""
 
         def method(*args: Any, **kwargs: Any) -> Any:
             if self.in_evaluation:
@@ -497,9 +494,5 @@ class Member:
         if self.secret is not None:
             try:
                 self.secret.load_state_dict(saved["secret"])
-            except OSError as error:
-                raise FederationError(
-                    f"{self.name}: the key of its noise is not on this machine ({error.filename}). With other noise it "
-                    "would publish the same values twice, and epsilon would count them once: start anew in another "
-                    "folder"
-                ) from None
+            except VflbenchError as error:
+                raise FederationError(f"{self.name}: {error}") from None
