@@ -23,9 +23,11 @@ KNOWN = {"svfl": True, "stcd": False, "mtcd": False}
 
 @pytest.fixture
 def opened(browser: Any, convex_runs: Path, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Opens the page of the convex runs, each changed by `change(algorithm, manifest, summary, curve)` before."""
+    """Opens the page of the convex runs, each changed by `change(algorithm, manifest, summary)` before."""
 
-    def show(change: Callable[[str, dict[str, Any], dict[str, Any]], None] | None = None, view: str = "") -> Any:
+    def show(
+        change: Callable[[str, dict[str, Any], dict[str, Any]], None] | None = None, view: str = "", zero: str = ""
+    ) -> Any:
         root = tmp_path / "runs"
         shutil.rmtree(root, ignore_errors=True)
         for source in sorted(convex_runs.iterdir()):
@@ -39,6 +41,9 @@ def opened(browser: Any, convex_runs: Path, tmp_path: Path) -> Iterator[Callable
                 change(summary["algorithm"], manifest, summary)
             for name, values in (("manifest", manifest), ("summary", summary)):
                 (folder / f"{name}.json").write_text(json.dumps(values))
+            if summary["algorithm"] == zero:  # a run's own last values are 0 or 1e-16, as the processor rounds
+                curve = pd.read_csv(folder / "curve.csv").assign(train_suboptimality=0.0)
+                curve.to_csv(folder / "curve.csv", index=False, lineterminator="\n")
             if KNOWN[summary["algorithm"]]:
                 without_communication_time(folder)
         page = tmp_path / "report.html"
@@ -89,11 +94,11 @@ def enter(browser: Any, name: str, text: str) -> None:
 
 @pytest.mark.slow
 def test_what_cannot_be_priced_anew_leaves_ranking_headline_and_picture(opened: Callable[..., Any]) -> None:
-    page = opened()
+    page = opened(zero="stcd")
     assert ranks(page)["SVFL"] == "" and "no communication time" in page.find_element("id", "not_ranked").text
     choose(page, "axis", "bytes")
     assert set(ranks(page)) == {"SVFL", "STCD", "MTCD"} and all(ranks(page).values())
-    assert set(legend(page)) == {"SVFL", "MTCD"}  # STCD comes to an exact zero, which a logarithm cannot show
+    assert set(legend(page)) == {"SVFL", "MTCD"}  # a logarithm cannot show STCD's zeros
     choose(page, "network", "us_us")
     assert ranks(page)["SVFL"] == "" and list(ranks(page))[-1] == "SVFL" and legend(page) == ["MTCD"]
     assert "SVFL" not in answer(page)
@@ -135,7 +140,7 @@ def test_clocks_are_never_on_one_axis_of_running_time(opened: Callable[..., Any]
         if algorithm != "mtcd":
             summary["compute_clock"], summary["compute_seconds"] = "modelled", 21.0
 
-    page = opened(timed)
+    page = opened(timed, zero="stcd")
     assert not page.find_element("id", "clock").is_displayed()
     choose(page, "axis", "virtual_seconds")
     assert legend(page) == ["SVFL"] and ranks(page)["MTCD"] == "" and "MTCD" not in answer(page)
