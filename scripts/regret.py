@@ -1,12 +1,13 @@
 """The answers of `vflbench choose` on real data, beside exhaustive comparisons: `python scripts/regret.py [DATA ...]
-[NETWORK ...] [trials=3] [budget=10m]`.
+[NETWORK ...] [before] [trials=3] [budget=10m]`.
 
 A comparison (`vflbench figures comparison/<data>`) trains every method with three seeds; docs/results/comparison has
 what that gave. `choose` is asked the same: the same division of the same data, and the mean over the comparison's seeds
 of its target. Bytes are those until validation rows are at the target, and those of 1,000 predictions, on both sides.
 Each answer is a row more in docs/results/choosing/regret.csv. Rows that are there are kept; a search that was stopped
 goes on. An answer before every method was tried once gets no row. Words with = are for `choose`. Searches are in
-outputs/regret, below the current folder.
+outputs/regret, below the current folder. With `before` only the five papers' systems and their baselines are asked and
+compared, as if nobody had thought of the rivals; the rows are in docs/results/choosing/before.csv.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import os
 import statistics
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,8 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
-TABLE = RESULTS / "choosing" / "regret.csv"
+RIVALS = ("choco_sgd", "ensemble", "extra", "fedavg", "gram_once", "graph_once", "hetero_lr", "powergossip")
+RIVALS += ("secureboost", "send_once", "tree_cg")  # of no paper that is reproduced here
 NETWORKS = ("us_uk", "lan")
 TWO = ["algorithm.parties=2"]
 DATA: dict[str, list[str]] = {"bank": TWO, "energy": TWO, "movielens": [], "cora": [], "mnist": []}  # how it is divided
@@ -53,11 +56,11 @@ def target(data: str) -> float:
     return round(statistics.fmean(found), 4) if found else float(rule)
 
 
-def exhaustive(data: str) -> dict[str, float]:
+def exhaustive(data: str, but: Sequence[str] = ()) -> dict[str, float]:
     """Method and form -> MB to the target and for the predictions; of methods that reach it with every seed.
 
-    Left out is what `choose` takes for no answer: one party that has all data, parties that send nothing, and workers
-    with rows of data that are divided by columns.
+    Left out are the methods `but`, and what `choose` takes for no answer: one party that has all data, parties that
+    send nothing, and workers with rows of data that are divided by columns.
     """
     from vflbench import registry
     from vflbench.types import messages
@@ -67,6 +70,8 @@ def exhaustive(data: str) -> dict[str, float]:
         for row in csv.DictReader(file):
             name, form = row["algorithm.name"], row.get("algorithm.form", "").removeprefix("'-")
             info = registry.algorithms()[name]
+            if name in but:
+                continue
             if row["reached"] != row["seeds"] or "pooled" in info.assumes or not messages(registry.exposed(name)):
                 continue
             if info.layouts == ("sharded",) and layouts[0] != "sharded":
@@ -108,38 +113,42 @@ def compared(answer: dict[str, Any], every: dict[str, float]) -> dict[str, Any]:
     }
 
 
-def add(row: dict[str, Any]) -> None:
+def add(row: dict[str, Any], table: Path) -> None:
     """A row more in the table."""
-    TABLE.parent.mkdir(exist_ok=True)
-    new = not TABLE.exists()
-    with TABLE.open("a", encoding="utf-8", newline="") as file:
+    table.parent.mkdir(exist_ok=True)
+    new = not table.exists()
+    with table.open("a", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(row), lineterminator="\n")
         if new:
             writer.writeheader()
         writer.writerow({key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()})
 
 
-def there() -> set[tuple[str, str]]:
+def there(table: Path) -> set[tuple[str, str]]:
     """Data set and network of the rows that there are."""
-    if not TABLE.exists():
+    if not table.exists():
         return set()
-    with TABLE.open(encoding="utf-8", newline="") as file:
+    with table.open(encoding="utf-8", newline="") as file:
         return {(row["dataset"], row["network"]) for row in csv.DictReader(file)}
 
 
 def main() -> int:
-    from vflbench import cli
+    from vflbench import cli, registry
 
     given = [word for word in sys.argv[1:] if "=" not in word]
     effort = [word for word in sys.argv[1:] if "=" in word] or ["trials=3"]
-    if unknown := [word for word in given if word not in (*DATA, *NETWORKS)]:
-        print(f"no {', '.join(unknown)}: there are {', '.join((*DATA, *NETWORKS))}", file=sys.stderr)
+    if unknown := [word for word in given if word not in (*DATA, *NETWORKS, "before")]:
+        print(f"no {', '.join(unknown)}: there are {', '.join((*DATA, *NETWORKS, 'before'))}", file=sys.stderr)
         return 1
+    name, but = ("before", RIVALS) if "before" in given else ("regret", ())
+    table = RESULTS / "choosing" / f"{name}.csv"
+    if but:
+        effort = [*effort, "algorithm=" + ",".join(one for one in registry.algorithms() if one not in but)]
     for network in [word for word in given if word in NETWORKS] or NETWORKS:
         for data in [word for word in given if word in DATA] or DATA:
-            if (data, network) in there():
+            if (data, network) in there(table):
                 continue
-            folder, wanted = Path("outputs/regret") / f"{data}_{network}", target(data)
+            folder, wanted = Path("outputs") / name / f"{data}_{network}", target(data)
             words = [f"dataset={data}", "dataset.source=real", *DATA[data], f"target={wanted}", f"network={network}"]
             words += ["cost=bytes", f"predictions={PREDICTIONS}", *effort, "seed=0", f"out={folder}"]
             if (code := cli.command(["choose", *words, "resume=true"])) not in (0, 2):
@@ -148,7 +157,9 @@ def main() -> int:
             if not answer["tuning"]["trials_each"]:
                 print(f"{data} on {network}: not every method was tried once, so no row: a larger budget= goes on")
                 continue
-            add({"dataset": data, "network": network, "target": wanted} | compared(answer, exhaustive(data)))
+            add(
+                {"dataset": data, "network": network, "target": wanted} | compared(answer, exhaustive(data, but)), table
+            )
     return 0
 
 

@@ -96,12 +96,11 @@ def test_validate_architectures(ray_cluster, monkeypatch, capsys, tmp_path):
 
 @pytest.fixture
 def regret(monkeypatch, tmp_path):
-    """scripts/regret.py, whose tables are in a folder of the test's own."""
+    """scripts/regret.py, whose comparisons are in a folder of the test's own."""
     monkeypatch.syspath_prepend(str(SCRIPTS))
     import regret as script
 
     monkeypatch.setattr(script, "RESULTS", tmp_path)
-    monkeypatch.setattr(script, "TABLE", tmp_path / "choosing/regret.csv")
     return script
 
 
@@ -115,10 +114,11 @@ def test_the_best_of_a_comparison_is_one_that_choose_could_answer(regret, tmp_pa
     for data in ("bank", "mnist"):
         (tmp_path / f"comparison/{data}.csv").write_text("\n".join(lines) + "\n")
     assert regret.exhaustive("bank") == pytest.approx({"vfl": 6.5, "send_once bins": 6.6})
+    assert regret.exhaustive("bank", regret.RIVALS) == {"vfl": 6.5}
     assert regret.exhaustive("mnist")["fedavg"] == 1
 
 
-def test_regret_is_what_the_answer_takes_beyond_the_best(regret):
+def test_regret_is_what_the_answer_takes_beyond_the_best(regret, tmp_path):
     every = {"vfl": 6.5, "send_once bins": 6.6, "avfl": 13.0}
     first = {"name": "avfl", "place": 1, "reached": 3, "of": 3, "bytes": 7.8e6, "values": {"codec": "int8"}}
     answer = {
@@ -131,5 +131,5 @@ def test_regret_is_what_the_answer_takes_beyond_the_best(regret):
     nobody = regret.compared(answer | {"methods": [first | {"reached": 0, "seeds": [], "basis": "tuning"}]}, every)
     assert nobody["winner"] == "-" and nobody["regret"] == float("inf")
     for network in ("us_uk", "lan"):
-        regret.add({"dataset": "bank", "network": network} | found)
-    assert regret.there() == {("bank", "us_uk"), ("bank", "lan")}
+        regret.add({"dataset": "bank", "network": network} | found, tmp_path / "choosing/regret.csv")
+    assert regret.there(tmp_path / "choosing/regret.csv") == {("bank", "us_uk"), ("bank", "lan")}

@@ -169,3 +169,13 @@ def test_verdicts_are_counted_on_the_papers_pages(copy):
         sum(copy.verdicts("pubsub_vfl"))
         == copy.render("pubsub_vfl").split("## The paper's claims")[1].count("\n| ") - 2
     )
+
+
+def test_a_profile_by_hand(script):
+    """Task one: A 2, B 10, C never. Two: B 5, A 100. Nobody solves the third."""
+    inf = float("inf")
+    tasks = [[("A", 2.0), ("B", 10.0), ("C", inf)], [("B", 5.0), ("A", 100.0)], [("A", inf), ("C", inf)]]
+    lines = script.profile(tasks, [1, 5, 20])
+    assert [(line["name"], line["tasks"], line["within"]) for line in lines] == [
+        ("B", 2, [1, 2, 2]), ("A", 2, [1, 1, 2]), ("C", 1, [0, 0, 0]),
+    ]  # fmt: skip
