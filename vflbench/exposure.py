@@ -6,7 +6,8 @@ An entry has these keys:
     kind               of types.KINDS
     form               of types.FORMS: how it is seen
     how                sent (in a message) | implied (it follows from messages) | setup (known without any message)
-    phase              setup | train | evaluation: messages that score held-out rows, in no total, under no epsilon
+    phase              setup | train | evaluation: messages that score held-out rows, in no total, and not in the
+                       epsilon of training
     tags               of the messages
     times              a number, or of types.TIMES
     exact              whether the exact numbers are learnt
@@ -126,10 +127,16 @@ class _View:
 
     def served(self, entry: Sent) -> dict[str, Any]:
         """The same message in an evaluation, about held-out rows."""
-        form, _, notes = self._form(entry, private=False)
+        noisy = self.privacy.get("serving") == "noisy"
+        form, covered_by, notes = self._form(entry, private=noisy)
+        how = "of held-out rows, without noise"
+        if covered_by:
+            how = "of held-out rows: noise is for one prediction of a row, whose epsilon is apart from that of training"
+        elif "serving" in self.privacy and self._mechanism(entry):
+            how += ": epsilon is no guarantee for a row that is served"
         return self._entry(
             self._observer(entry.sender, entry.receiver), entry.about, entry.kind, form, "sent", "evaluation",
-            (entry.tag,), "per evaluation", True, None, ["of held-out rows, without noise", *notes],
+            (entry.tag,), "per evaluation", not covered_by, covered_by, [how, *notes],
         )  # fmt: skip
 
     def partial(self, server: bool) -> dict[str, Any]:

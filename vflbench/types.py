@@ -425,6 +425,7 @@ class AlgorithmInfo:
     family: str = ""
     place: int = 0  #: in its family, from 0: gives colour and marker. No two share one, and none ever changes
     privacy: tuple[str, ...] = ("none",)
+    noisy_serving: bool = False  #: privacy.serving=noisy: held-out rows can be sent with the noise of training rows
     protections: tuple[str, ...] = ("none",)
     attacks: tuple[str, ...] = ("none",)
     models: tuple[str, ...] = ()  #: allowed options of the model group; empty: takes none

@@ -231,17 +231,18 @@ def test_the_own_part_is_clean_in_own_steps() -> None:
 def test_evaluations_carry_the_clip_and_no_noise_and_are_not_counted(
     module: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[torch.Tensor] = []
+    scored: list[list[torch.Tensor]] = []
     predict = shared.SplitServer.predict
 
     def watched(self: Any, representations: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-        seen.extend(h for one in representations for h in one.values())
+        scored.append([h for one in representations for h in one.values()])
         return predict(self, representations)
 
     monkeypatch.setattr(shared.SplitServer, "predict", watched)
     task = classes()
     result = private(module, task, config(module, task, rounds=2), noise_multiplier=3.0, clip=0.25)
-    norms = torch.cat([h.norm(dim=1) for h in seen])
+    norms, noisy = (torch.cat([h.norm(dim=1) for one in scored[way::2] for h in one]) for way in (0, 1))
+    assert float(noisy.median()) > 0.25  # what privacy.serving does not say is scored beside it
     assert float(norms.max()) <= 0.25 * (1 + 1e-9) and float((norms > 0.2499).double().mean()) > 0.3
     assert "evaluation exchanges" in guards(result)["client_0"].spent()["not_covered"]
     whole = [block.held_out_representations() for block in blocks(result)]

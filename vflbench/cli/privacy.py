@@ -16,7 +16,8 @@ COLUMNS = (
     *("tags", "times", "exact", "covered_by", "proof", "note"),
 )
 
-EVALUATIONS = "To score held-out rows (in no total, and under no epsilon):"
+EVALUATIONS = "To score held-out rows (in no total, and not in the epsilon of training):"
+JUDGED = ("privacy", "privacy.serving", "codec", "protection")  # keys whose fit with the algorithm is told
 
 
 def command(args: list[str]) -> int:
@@ -88,7 +89,7 @@ def _composed(typed: list[str], config_dir: str | None) -> Iterator[dict[str, An
             run, problems = config.convert_run(values, config.kinds_of(values, whole=False))
             refuse(problems)
             assert run is not None
-            refuse([one for one in config.check(run, whole=False) if one.key in ("privacy", "codec", "protection")])
+            refuse([one for one in config.check(run, whole=False) if one.key in JUDGED])
             keys = {**vars(run.algorithm), "protection": run.protection.name}
             privacy, model = vars(run.privacy), vars(run.model) if run.model else None
             found = exposure.table(run.algorithm.name, keys, privacy, run.codec.name, model)

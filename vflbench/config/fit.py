@@ -17,7 +17,7 @@ def check(config: RunConfig, whole: bool = True) -> list[Problem]:
     info = registry.algorithms()[config.algorithm.name]
     if whole:
         config = adapt.parties(config, info)
-    problems = [*_choice_problems(config, info), *_length_problems(config, info)]
+    problems = [*_choice_problems(config, info), *_length_problems(config, info), *_serving_problems(config, info)]
     problems += objective_problems(config.objective, config.target)
     for group in (*KEYED, "model") if whole else ():
         check_keys = hook(module_of(getattr(config, group)), "check")
@@ -78,6 +78,15 @@ def objective_problems(objective: str | None, target: float | None) -> list[Prob
     if objective is None or objective == "metric" or target is not None:
         return []
     return [Problem("objective", objective, "needs a target to count up to: give target=..., or use objective=metric")]
+
+
+def _serving_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
+    """Whether the algorithm can serve held-out rows with noise; mechanisms that cannot have no such key."""
+    if getattr(config.privacy, "serving", "clean") == "clean" or info.noisy_serving:
+        return []
+    able = ", ".join(name for name, other in registry.algorithms().items() if other.noisy_serving)
+    allowed = f"{info.name} does not add noise to held-out rows: use clean. Those that do: {able}"
+    return [Problem("privacy.serving", "noisy", allowed)]
 
 
 def _length_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:

@@ -127,6 +127,7 @@ class Report(TypedDict, total=False):
 
     train_loss: float  #: mean over the parties, and over the rounds since the last evaluation
     predictions: Mapping[str, Any]  #: of a party that predicts alone
+    otherwise: Mapping[str, Any]  #: the same, of rows served as privacy.serving does not say
     partial: Mapping[str, Any]  #: this party's part of the sum that is the prediction
     offset: Any  #: what is added to that sum
     penalty: float  #: of this party's block of a convex problem
@@ -136,7 +137,7 @@ class Report(TypedDict, total=False):
     facts: Mapping[str, Any]  #: what else the summary shows, by name
 
 
-SPLITS = {"predictions": {"val", "test"}, "partial": {"train", "val", "test", "rows"}}
+SPLITS = {"predictions": {"val", "test"}, "otherwise": {"val", "test"}, "partial": {"train", "val", "test", "rows"}}
 
 
 def check_report(party: str, round: int, values: Mapping[str, Any], scored: Sequence[str]) -> None:
@@ -333,8 +334,13 @@ class Party(ABC):
         """Whether this round ends with an evaluation (every `eval_every` rounds, and the last)."""
 
     @abstractmethod
-    def evaluating(self) -> Any:
-        """``async with me.evaluating():`` messages inside cost no bytes and no time; the last ones are kept."""
+    def evaluating(self, priced: bool = True) -> Any:
+        """``async with me.evaluating():`` messages inside cost no bytes and no time; the last ones are kept.
+
+        Parameters
+        ----------
+        priced : False: they are not kept, so that no phase is charged with them. Only an observer wants them.
+        """
 
     @abstractmethod
     def report(self, **values: Unpack[Report]) -> None:

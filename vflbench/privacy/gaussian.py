@@ -7,9 +7,10 @@ An algorithm that declares `gaussian_embedding` has to
 - put a party's *own* representation through `me.privacy.clip` where it is used beside received ones (GLASU's stale
   updates): then training and evaluation see the same model. What the party subtracts from an aggregate is what it
   *sent*, noise included;
-- call `me.privacy.clip` and never `protect` inside `me.evaluating()`. Evaluation exchanges are the observer's view of
-  the model, not traffic of the federation. They carry no noise and are not counted, and the guarantee does not cover
-  them (`not_covered`). So the accuracy on the curve is that of the privately trained model, evaluated without noise;
+- call `me.privacy.clip` or `me.privacy.noised`, never `protect`, inside `me.evaluating()`. Evaluation exchanges are the
+  observer's view of the model, not traffic of the federation: they are not counted, and the guarantee does not cover
+  them (`not_covered`). Noise they carry only under `serving=noisy`, where ALGORITHM says `noisy_serving`
+  (privacy/serving.py);
 - bound how often one row can be released (`max_releases`), so that noise can be calibrated to a target;
 - call `me.privacy.plan(counts)` before the first release, where each row's number of releases depends on seeds alone.
 
@@ -30,6 +31,7 @@ import numpy as np
 from vflbench.privacy import accountant, keys
 from vflbench.privacy.keys import SENSITIVITY
 from vflbench.privacy.mechanisms import LOUD, Facts
+from vflbench.privacy.serving import Serving
 from vflbench.seeding import SecretStream
 from vflbench.types import ConfigError, FederationError, OptionInfo, Problem, Range
 
@@ -49,6 +51,7 @@ class Config(keys.Released):
 
     name: str = "gaussian_embedding"
     neighbouring: Literal["replace_one", "add_remove"] = "replace_one"
+    serving: Serving = "clean"
     # share of the released rows whose releases all get noise of their own; the others repeat what they have sent
     release_quantile: Annotated[float, Range(above=0, at_most=1)] = 1.0
 
@@ -192,7 +195,7 @@ class GaussianEmbedding:
     def noised(
         self, rows: torch.Tensor, generator: torch.Generator | SecretStream, norm: float | None = None
     ) -> torch.Tensor:
-        """As `protect`, without counting: for an adversary that tries the mechanism on rows of its own."""
+        """As `protect`, without counting: of held-out rows, or by an adversary that tries it on rows of its own."""
         import torch
 
         with torch.no_grad():
@@ -235,11 +238,15 @@ class GaussianEmbedding:
 
         `epsilon` is infinite without noise, and above 500, where Opacus' search ends.
         """
-        mu = accountant.composed_mu(SENSITIVITY[self.neighbouring], self.noise_multiplier, self.releases)
+        mu, once = (
+            accountant.composed_mu(SENSITIVITY[self.neighbouring], self.noise_multiplier, releases)
+            for releases in (self.releases, 1)
+        )
         return keys.reported(
             self.target,
             mechanism=self.name,
             epsilon=accountant.epsilon(mu, self.delta),
+            one_release={"epsilon": accountant.epsilon(once, self.delta), "mu": once},
             delta=self.delta,
             mu=mu,
             unit="one released representation row of one party",

@@ -20,7 +20,7 @@ An algorithm that declares `gdp_embedding` has to
   its organisation: it counts, and keeps the rows of the release; `me.privacy.forget()` ends it;
 - put rows through `me.privacy.clip` where they are computed, so that gradients pass through it (by workers too: it has
   no state);
-- call only `clip` inside `me.evaluating()`: evaluation carries no noise and is not covered.
+- serve held-out rows by `privacy/serving.py` inside `me.evaluating()`: `clip`, or `noised`, which counts nothing.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from vflbench.privacy import accountant, keys
 from vflbench.privacy.gaussian import GaussianEmbedding
 from vflbench.privacy.keys import SENSITIVITY
 from vflbench.privacy.mechanisms import Facts
+from vflbench.privacy.serving import Serving
 from vflbench.types import OptionInfo, Problem, refuse
 
 OPTIONS = (OptionInfo("gdp_embedding", "clip and Gaussian noise on every embedding that is published, in mu-GDP"),)
@@ -43,6 +44,7 @@ class Config(keys.Released):
     """Keys of gdp_embedding."""
 
     name: str = "gdp_embedding"
+    serving: Serving = "clean"
     calibration: Literal["guaranteed", "paper"] = "guaranteed"  # how a target becomes noise
 
 

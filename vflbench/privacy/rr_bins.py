@@ -6,7 +6,7 @@ times eps for a row of d columns (basic composition). A column of one bin tells 
 row's, as the unit of all mechanisms on features is a row: its columns share it equally.
 
 An algorithm that declares `rr_bins` calls `me.privacy.respond(codes, last, me.secret_rng("noise"))` once, and sends
-what it gives.
+what it gives. Held-out rows are served as they are, or under `serving=noisy` as `noised` gives them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from vflbench.privacy import keys
 from vflbench.privacy.mechanisms import Facts
+from vflbench.privacy.serving import Serving
 from vflbench.seeding import SecretStream
 from vflbench.types import FederationError, OptionInfo, Range
 
@@ -32,6 +33,7 @@ class Config(keys.Budget):
     name: str = "rr_bins"
     # of a cell, instead of epsilon, which is a row's: the sum over its columns
     cell_epsilon: Annotated[float, Range(above=0, at_most=100)] | None = None
+    serving: Serving = "clean"
 
 
 def make(config: Config, facts: Facts) -> RandomisedBins:
@@ -79,7 +81,11 @@ class RandomisedBins:
         self.columns = int((last > 0).sum())
         if self.epsilon is not None:
             self.cell_epsilon = self.epsilon / max(self.columns, 1)
-        assert self.cell_epsilon is not None  # one of the two is given
+        return self.noised(codes, last, rng)
+
+    def noised(self, codes: np.ndarray, last: np.ndarray, rng: np.random.Generator | SecretStream) -> np.ndarray:
+        """As `respond`, without counting, after it: of held-out rows."""
+        assert self.cell_epsilon is not None  # one of the two is given, and `respond` has shared `epsilon` out
         shown = codes.copy()
         for j, most in enumerate(last.astype(np.int64)):
             shown[:, j] = randomised(codes[:, j], most, self.cell_epsilon, rng)
@@ -88,10 +94,12 @@ class RandomisedBins:
     def spent(self) -> dict[str, Any]:
         """What a row has spent: the epsilon of a cell for each of its columns."""
         asked, cell = self.epsilon, self.cell_epsilon or 0.0
+        epsilon = (self.columns * cell if asked is None else asked) if self.columns else 0.0
         return keys.reported(
             None if asked is None else {"epsilon": asked},
             mechanism=self.name,
-            epsilon=(self.columns * cell if asked is None else asked) if self.columns else 0.0,
+            epsilon=epsilon,
+            one_release={"epsilon": epsilon, "mu": None},
             delta=0.0,
             unit="one row of one passive party",
             neighbouring="replace_one",

@@ -277,6 +277,8 @@ _PRIVACY: dict[str, Any] = {
     "mechanism": str, "epsilon": (*_NUMBER, *_TEXT_OR_NULL), "delta": _NUMBER_OR_NULL,
     "unit": _TEXT_OR_NULL, "neighbouring": _TEXT_OR_NULL, "covers": _TEXT_OR_NULL,
 }  # fmt: skip
+# Keys of a summary's privacy.serving, which only some runs have.
+_SERVING: dict[str, Any] = {"chosen": str, "round": int, "clean": _NUMBER, "noisy": _NUMBER}
 # The keys of a summary, in this order.
 _SUMMARY: dict[str, Any] = {
     "schema": int, "status": str, "reason": _TEXT_OR_NULL, "algorithm": str, "dataset": str,
@@ -344,6 +346,7 @@ def validate_summary(summary: Mapping[str, Any]) -> list[str]:
     if (summary["communication_seconds"] is None) == (summary["idle_seconds"] is None):
         problems.append("communication_seconds, idle_seconds: exactly one must be null")
     problems += _mistyped(summary.get("attack") or {}, {}, "attack.", optional=_ATTACK)
+    problems += _mistyped(summary["privacy"], {}, "privacy.", optional={"serving": _SERVING})
     for name in PHASES if "phases" in summary else ():
         one = summary["phases"].get(name)
         if isinstance(one, dict):

@@ -124,6 +124,7 @@ def result_line(summary: Mapping[str, Any]) -> str:
         score = f"{splits(metric['name'])[-1]}_{metric['name']} {metric['final']:.4g} (at the end)"
     else:
         score = "not evaluated"
+    score += served_in_words(summary["privacy"].get("serving"))
     source = {"real": "real data", "partial": "PARTLY MADE-UP DATA", "synthetic": "SYNTHETIC DATA"}[
         summary["data_source"]
     ]
@@ -182,6 +183,15 @@ def epsilon_in_words(
     if labels is not None:
         words += f", of labels {_with_infinity(labels)}"
     return f"{words}; {attacked}" if attacked else words
+
+
+def served_in_words(serving: Mapping[str, Any] | None) -> str:
+    """The test metric of rows served the other way, beside that of the chosen one; empty without one."""
+    if not serving:
+        return ""
+    if serving["chosen"] == "noisy":
+        return f", with noise on served rows; without it {serving['clean']:.4g}, and no guarantee for them"
+    return f", without noise on served rows, for which epsilon is no guarantee; with it {serving['noisy']:.4g}"
 
 
 def _with_infinity(epsilon: float) -> str:

@@ -28,7 +28,7 @@ LOST = 100  # or a convex objective is so many times its value at the start
 #: why a run is not worth going on, from the curve's rows so far, with the bytes sent; None where it is
 Halt = Callable[[Sequence[Mapping[str, Any]]], str | None]
 # an observer's attributes in a checkpoint
-KEPT = ("rows", "losses", "first_loss", "last_loss", "rising", "extra", "shares")
+KEPT = ("rows", "losses", "first_loss", "last_loss", "rising", "extra", "shares", "otherwise")
 
 
 class Suboptimality:
@@ -97,6 +97,7 @@ class Observer:
         self.rising = 0  # rounds in a row in which the training loss rose
         self.finite = True  # whether all predictions of the last row are
         self.shares: serving.Shares = (0, {})  # of the last evaluation
+        self.otherwise: dict[int, float] = {}  # round -> test metric of rows served as privacy.serving does not say
         self._reports: dict[int, dict[str, list[dict[str, Any]]]] = {}
         self.halt: Halt | None = None  # asked after each evaluation that ends nothing itself
         self.models = models
@@ -110,8 +111,8 @@ class Observer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The inverse of `state_dict`."""
-        for key in KEPT:  # `shares` is in no checkpoint of an older version
-            setattr(self, key, copy.deepcopy(state[key] if key != "shares" else state.get(key, self.shares)))
+        for key in KEPT:  # `shares` and `otherwise` are in no checkpoint of an older version
+            setattr(self, key, copy.deepcopy(state.get(key, getattr(self, key))))
         if self.models is not None:
             self.models.averaged = copy.deepcopy(state["averaged"])
 
@@ -146,6 +147,7 @@ class Observer:
                 row |= self.models.score(round, parameters)
                 self.finite = f"{splits(self.task.metric.name)[-1]}_{self.task.metric.name}" in row
             self.rows.append(row)
+            self._serve_otherwise(round, reported)
         if losses and self.first_loss and self.last_loss is not None:
             times = self.last_loss / self.first_loss
             if times > BLOWN_UP or (times > GROWN and self.rising >= RISING):
@@ -154,6 +156,15 @@ class Observer:
                 )
                 return self._stop("diverged", grown)
         return self._stops(round, engine, row)
+
+    def _serve_otherwise(self, round: int, reported: list[dict[str, Any]]) -> None:
+        """Score the test rows that were served the other way, if a party predicted them."""
+        labels, name = self.task.truth("test"), self.task.metric.name
+        for report in reported:
+            if labels is not None and "otherwise" in report:
+                scores = _as_array(report["otherwise"]["test"])
+                if np.isfinite(scores).all():
+                    self.otherwise[round] = float(METRICS[name](scores, labels))
 
     def _share(self, reports: list[dict[str, Any]]) -> tuple[int, int]:
         """The bytes and vectors of a party's share, as a message through the codec."""

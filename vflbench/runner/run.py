@@ -364,7 +364,11 @@ def _write(
     if floor:
         shipped = floor["ship_it"] if live else bounds.on_network(floor["ship_it"], config.network)
         floor |= {"ship_it": shipped, "times_ship_it": bounds.times(files.charged(spent_on["bytes_by_link"]), shipped)}
-    source = federation.task.source
+    source, private = federation.task.source, mechanisms.together(spent)
+    if private is not None:
+        release = private.pop("one_release", None)
+        if served := serving.both_ways(config.privacy, release, rows, metric, observer.otherwise):
+            private["serving"] = served
     return files.summarise(
         status=observer.status, reason=observer.reason, algorithm=federation.info.name, dataset=config.dataset.name,
         source=source,
@@ -374,7 +378,7 @@ def _write(
         compute_clock=federation.clock_mode, timing="measured" if live else config.network.timing,
         accounting=config.accounting,
         device=federation.device,
-        privacy=mechanisms.together(spent), extra={**federation.facts, **extra, **floor, **observer.extra},
+        privacy=private, extra={**federation.facts, **extra, **floor, **observer.extra},
     )  # fmt: skip
 
 

@@ -1,12 +1,14 @@
-"""What predictions cost: the exchange of the last evaluation, put together from what every party recorded."""
+"""What predictions cost, by the exchange of the last evaluation; and how good they are, served clean and noisy."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from vflbench.data.tasks import Task
 from vflbench.federation.phases import Event, Served, Tapes
-from vflbench.types import RunConfig
+from vflbench.results import folder
+from vflbench.types import Metric, RunConfig
 
 PARTIAL = "partial"  # the tag of a party's share of a sum that is the prediction
 Shares = tuple[
@@ -76,3 +78,26 @@ def _tree(root: str, names: Sequence[str], connected: Callable[[str, str], bool]
                     parents[name] = near
                     level.append(name)
     return parents
+
+
+def both_ways(
+    privacy: Any, release: Mapping[str, Any] | None, rows: Sequence[Mapping[str, Any]], metric: Metric,
+    otherwise: Mapping[int, float],
+) -> dict[str, Any]:  # fmt: skip
+    """The summary's privacy.serving: the test metric of one model, whose held-out rows were served clean and noisy.
+
+    It is that of the selected round, or else of the last one. Empty where rows were served in one way alone.
+
+    Parameters
+    ----------
+    privacy : its keys.
+    release : what one release of a row spends, {epsilon, mu}.
+    otherwise : round -> test metric, of rows served as the key does not say.
+    """
+    row = folder.select(rows, metric) or (rows[-1] if rows else {})
+    own, other = row.get(f"test_{metric.name}"), otherwise.get(row.get("round", 0))
+    if own is None or other is None:
+        return {}
+    clean, noisy = (own, other) if privacy.serving == "clean" else (other, own)
+    spent = {f"noisy_{key}": value for key, value in (release or {}).items()}
+    return {"chosen": privacy.serving, "round": row["round"], "clean": clean, "noisy": noisy, **spent}

@@ -5,6 +5,7 @@ Bins are vertical FederBoost's: Tian et al., arXiv 2011.02796. The other forms a
     passive k:  code = fit(form, own training rows)                no labels; own rows only
                 round 1: send code(X_train)                        tag `features`
                          send code(X_val), code(X_test)            the same tag, within the evaluation
+                         (once more, for the score of the other value of privacy.serving)
     active:     round 1: Z = [X_active | what arrived]
                 every round: an iteration of the learner on (Z, y), and one of the same learner on (X_active, y);
                              predict with whichever validation has preferred so far, at its best iteration
@@ -25,12 +26,13 @@ Departures, and what the source leaves open
    chooses. The summary says which was chosen, as `one_shot`.
 4. privacy=gaussian_embedding and gdp_embedding add noise to a row before it is binned or projected: what is sent is
    post-processing of one release, and the unit is the row itself. Edges and directions are fitted on noisy rows.
-   Held-out rows carry no noise.
+   Held-out rows carry no noise, or under privacy.serving=noisy that of training rows.
 5. privacy=rr_bins is FederBoost's randomised response on the bin number of every cell.
 6. dataset.own_rows=train: labelled rows that only the active party has are training rows, too. The others' columns are
    missing there, which trees can do with.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -44,6 +46,8 @@ from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.models.bins import MOST_BINS, Bins, pack, table
 from vflbench.models.vertical import IMAGES
+from vflbench.privacy import serving
+from vflbench.privacy.rr_bins import RandomisedBins
 from vflbench.types import (
     DEVICES,
     AlgorithmInfo,
@@ -71,6 +75,7 @@ ALGORITHM = AlgorithmInfo(
     reports=("predictions",),
     assumes=("aligned_rows",),
     privacy=("none", "gaussian_embedding", "gdp_embedding", "rr_bins"),
+    noisy_serving=True,
     models=("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
     epochs=True,
     one_shot=True,
@@ -96,6 +101,7 @@ EXPOSES = (
     ),
 )  # fmt: skip
 ACTIVE = "active"
+OTHERWISE = "otherwise"  # the test rows, served as privacy.serving does not say
 
 
 @dataclass
@@ -201,21 +207,39 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
     async for t in me.rounds():
         if t > 1:
             continue
-        x, held_out, secret = data.features, dict(data.held_out), me.privacy
+        x, secret = data.features, me.privacy
         responds = secret is not None and config.privacy.name == "rr_bins"
         if secret is not None and not responds:
             secret.not_covered = NOT_COVERED
             rows = torch.from_numpy(table(x))
             x = secret.protect(rows, np.arange(len(x)), me.secret_torch_rng("noise")).numpy()
-            held_out = {s: secret.clip(torch.from_numpy(table(rows))).numpy() for s, rows in held_out.items()}
         form = await me.compute(forms.fit, config.algorithm, x, cost=len(x))
         message = forms.encode(form, x)
         if responds and isinstance(form, Bins):
             shown = secret.respond(form.codes(table(x)), form.last, me.secret_rng("noise"))
             message = form.last, pack(shown, form.last)
         await me.send(ACTIVE, message, tag="features")
-        async with me.evaluating():
-            await me.send(ACTIVE, {s: forms.encode(form, rows) for s, rows in held_out.items()}, tag="features")
+        for way in serving.ways(config.privacy):
+            async with me.evaluating(priced=way.chosen):
+                await me.send(ACTIVE, _served(me, form, data.held_out, way.noisy), tag="features")
+
+
+def _served(me: Party, form: Any, held_out: Mapping[str, np.ndarray], noisy: bool) -> dict[str, Any]:
+    """What a passive party sends of its held-out rows, split -> message.
+
+    Parameters
+    ----------
+    form : fitted to its training rows.
+    noisy : with their noise.
+    """
+    responds = isinstance(me.privacy, RandomisedBins)
+    if responds and noisy:
+        last, noise, shown = form.last, me.secret_rng("serving"), me.privacy.noised
+        return {s: (last, pack(shown(form.codes(table(rows)), last, noise), last)) for s, rows in held_out.items()}
+    if me.privacy is not None and not responds:
+        tensors = {split: torch.from_numpy(table(rows)) for split, rows in held_out.items()}
+        held_out = {split: rows.numpy() for split, rows in serving.served(me, tensors, noisy).items()}
+    return {split: forms.encode(form, rows) for split, rows in held_out.items()}
 
 
 async def active(
@@ -251,9 +275,7 @@ async def active(
 
     async for t in me.rounds():
         if t == 1:
-            me.state.received = await me.recv_all(me.clients, tag="features")
-            async with me.evaluating():
-                me.state.held_out = await me.recv_all(me.clients, tag="features")
+            await _receive(me, config)
         if not made_here:
             made_here = _learners(me, kinds, _examples(me, data, cfg), public, config, metric)
         best = me.state.best
@@ -273,16 +295,41 @@ async def active(
         if me.evaluates(t):
             facts = {"chosen": chosen, "iteration": best[chosen]["iteration"]}
             facts |= {"own_rows": more} if more else {}
-            me.report(predictions=best[chosen]["scores"], facts={"one_shot": facts})
+            _report(me, best[chosen]["scores"], facts)
+
+
+async def _receive(me: Party, config: RunConfig) -> None:
+    """Keep what the passive parties send: rows to train on, held-out rows, and these as they are served otherwise."""
+    me.state.received = await me.recv_all(me.clients, tag="features")
+    for way in serving.ways(config.privacy):
+        async with me.evaluating(priced=way.chosen):
+            held_out = await me.recv_all(me.clients, tag="features")
+        if way.chosen:
+            me.state.held_out = held_out
+        else:  # of them the test rows alone are scored, as a split of their own
+            for apart, other in zip(me.state.held_out, held_out, strict=True):
+                apart[OTHERWISE] = other["test"]
+
+
+def _report(me: Party, scores: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+    """Report the scores of held-out rows by split, those of `OTHERWISE` apart."""
+    me.report(
+        predictions={split: own for split, own in scores.items() if split != OTHERWISE}, facts={"one_shot": facts}
+    )
+    if OTHERWISE in scores:
+        me.report(otherwise={"test": scores[OTHERWISE]})
 
 
 def _examples(me: Party, data: Owner, cfg: Config) -> Examples:
     """What the active party has once everything has arrived."""
-    rows = {split: len(own) for split, own in data.held_out.items()}
-    blocks, held_out = [data.features], {split: [own] for split, own in data.held_out.items()}
-    for message, apart in zip(me.state.received, me.state.held_out, strict=True):
+    apart = dict(data.held_out)
+    if any(OTHERWISE in message for message in me.state.held_out):
+        apart[OTHERWISE] = apart["test"]
+    rows = {split: len(own) for split, own in apart.items()}
+    blocks, held_out = [data.features], {split: [own] for split, own in apart.items()}
+    for message, sent in zip(me.state.received, me.state.held_out, strict=True):
         train = forms.decode(cfg, message, len(data.features))
-        others = {split: forms.decode(cfg, apart[split], count) for split, count in rows.items()}
+        others = {split: forms.decode(cfg, sent[split], count) for split, count in rows.items()}
         if cfg.form == "bins":
             mean, spread = train.mean(axis=0), train.std(axis=0)
             spread = np.where(spread > 0, spread, 1).astype(train.dtype)

@@ -35,7 +35,7 @@ PAIRED = (
     Sent("gradient", "active_worker", "passive_worker", "gradients", "active", noised=GRADIENTS),
     Sent(
         "embedding", "passive", "active", "embeddings", "passive",
-        keys=HELD_OUT, times="per evaluation", served=True,
+        keys=HELD_OUT, times="per evaluation", noised=EMBEDDINGS, served=True,
     ),
     Implied(
         "passive", "active", "labels", ("gradient",), "argued",

@@ -33,6 +33,7 @@ from vflbench.algorithms.split.shared import ACTIVE, Keys
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.models import DTYPES, partial
+from vflbench.privacy import serving
 from vflbench.seeding import batches, stream
 from vflbench.types import AlgorithmInfo, ConfigError, Count, Implied, Problem, Range, RunConfig, Sent
 
@@ -141,10 +142,8 @@ class Columns:
         self.optimiser.step()
 
     def held_out(self) -> dict[str, Tensor]:
-        """X w of the held-out rows by split; a host clips as in training."""
-        scores = {split: self.model(self.rows(x)) for split, x in self.held.items()}
-        clip = self.me.privacy.clip if self.host and self.me.privacy is not None else torch.Tensor.contiguous
-        return {split: clip(u) for split, u in scores.items()}
+        """X w of the held-out rows by split."""
+        return {split: self.model(self.rows(x)) for split, x in self.held.items()}
 
 
 class Guest(Columns):
@@ -195,9 +194,9 @@ async def host(me: Party, data: AlignedPart, public: AlignedPublic, config: RunC
             u = await me.compute(side.score, x, cost=len(rows))
             await me.send(ACTIVE, private.embeddings(me, u, rows), tag="score")
             await me.compute(side.step, x, await me.recv(ACTIVE, tag="residual"), cost=len(rows))
-        if me.evaluates(t):
-            async with me.evaluating():
-                await me.send(ACTIVE, side.held_out(), tag="score")
+        for way in serving.ways(config.privacy) if me.evaluates(t) else ():
+            async with me.evaluating(priced=way.chosen):
+                await me.send(ACTIVE, serving.served(me, side.held_out(), way.noisy), tag="score")
 
 
 async def guest(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
@@ -220,8 +219,8 @@ async def guest(me: Party, data: AlignedPart, public: AlignedPublic, config: Run
                 await me.send(name, own, tag="residual")
             await me.compute(side.step, x, residual, cost=len(rows))
         me.report(train_loss=sum(losses) / len(losses), epoch=t, iterations=t * len(losses))
-        if me.evaluates(t):
-            async with me.evaluating():
+        for way in serving.ways(config.privacy) if me.evaluates(t) else ():
+            async with me.evaluating(priced=way.chosen):
                 shares = [side.held_out(), *await me.recv_all(me.clients, tag="score")]
                 sums = {split: sum(share[split] for share in shares) for split in shares[0]}
-                me.report(predictions={split: side.outcome(u).cpu().numpy() for split, u in sums.items()})
+                way.report(me, {split: side.outcome(u).cpu().numpy() for split, u in sums.items()})

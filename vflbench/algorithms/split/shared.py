@@ -25,6 +25,7 @@ from vflbench.federation.work import Work
 from vflbench.models import DTYPES, vertical
 from vflbench.models.split_learning import Active, Embedded, Passive
 from vflbench.models.vertical import DEEP, IMAGES
+from vflbench.privacy import serving
 from vflbench.types import ConfigError, Count, Problem, Range, RunConfig, convex_problem
 
 FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
@@ -33,6 +34,7 @@ FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "reports": ("predictions",),
     "privacy": ("none", "gdp_embedding", "label_rr", "gaussian_gradient", "embedding_and_label"),
     "models": ("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
+    "noisy_serving": True,
     "epochs": True,
     "modelled": True,
 }
@@ -300,15 +302,14 @@ class Side:
         self.theta.grad = gradient
         self.optimiser.step()
 
-    def held_out(self) -> dict[str, Tensor]:
-        """Passive: the embeddings of the held-out rows by split, clipped as in training."""
+    def held_out(self, noisy: bool) -> dict[str, Tensor]:
+        """Passive: the embeddings of the held-out rows by split, clipped as in training; `noisy`: with its noise."""
         with torch.no_grad():
             embeddings = {
                 split: torch.cat([self.model(self.rows(x, part)) for part in _parts(x)])
                 for split, x in self.data.held_out.items()
             }
-        privacy = self.me.privacy
-        return embeddings if privacy is None else {split: privacy.clip(z) for split, z in embeddings.items()}
+        return serving.served(self.me, embeddings, noisy)
 
     def scores(self, zs: Sequence[Mapping[str, Tensor]]) -> dict[str, np.ndarray]:
         """Active: the scores of the held-out rows by split, given the passive parties' embeddings of them."""
@@ -446,12 +447,12 @@ async def latest_first(
 
 async def score(me: Any, side: Side, t: int) -> None:
     """At the end of epoch t, score the held-out rows: passive parties send embeddings, the active one reports."""
-    if me.evaluates(t):
-        async with me.evaluating():
+    for way in serving.ways(side.config.privacy) if me.evaluates(t) else ():
+        async with me.evaluating(priced=way.chosen):
             if side.data.labels is None:
-                await me.send(me.servers[0], side.held_out(), tag="embedding")
+                await me.send(me.servers[0], side.held_out(way.noisy), tag="embedding")
             else:
-                me.report(predictions=side.scores(await me.recv_all(passive_parties(me), tag="embedding")))
+                way.report(me, side.scores(await me.recv_all(passive_parties(me), tag="embedding")))
 
 
 def average(replicas: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:

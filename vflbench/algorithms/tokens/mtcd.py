@@ -83,6 +83,7 @@ ALGORITHM = AlgorithmInfo(
         "edge_list",
     ),
     privacy=("none", "gaussian_embedding"),
+    noisy_serving=True,
     # any codec: the server rebuilds the token every round, so errors do not pile up
     remembered=("representation", "token"),
     assumes=("aligned_rows", "labels", "seed"),
@@ -205,7 +206,7 @@ async def server(
         )
         if public.objective is None:
             me.report(train_loss=loss)
-        await score(me, centre, t)
+        await score(me, centre, t, config.privacy)
 
 
 async def client(
@@ -259,4 +260,4 @@ async def client(
         if copies:
             block.move(synchronised(block.theta, copies, cfg.tokens, cfg.weights))
         h = graph = None  # graphs end with the round
-        await score(me, block, t)
+        await score(me, block, t, config.privacy)

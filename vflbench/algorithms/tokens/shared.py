@@ -22,8 +22,19 @@ from vflbench.models import glm
 from vflbench.models.glm import Glm
 from vflbench.models.split_network import SplitClient, SplitServer
 from vflbench.models.vertical import COMPOSED, SHARES
+from vflbench.privacy import serving
 from vflbench.seeding import stream
-from vflbench.types import DEVICES, ConfigError, Count, Positive, Problem, RunConfig, convex_problem, refuse
+from vflbench.types import (
+    DEVICES,
+    ConfigError,
+    Count,
+    Positive,
+    PrivacyConfig,
+    Problem,
+    RunConfig,
+    convex_problem,
+    refuse,
+)
 
 NETWORK_LR = 0.01  # learning rate of networks, where lr is null
 LANCZOS_STEPS = 8
@@ -235,7 +246,7 @@ def synchronised(theta: Any, copies: Mapping[int, Any], tokens: int, weights: st
 # --- scores -----------------------------------------------------------------------------------------------------------
 
 
-async def score(me: Party, part: Any, t: int) -> None:
+async def score(me: Party, part: Any, t: int, privacy: PrivacyConfig) -> None:
     """At the end of round t, report what is scored: a convex block's own part, or a network's predictions.
 
     For networks, clients send held-out representations, and the server's fusion model predicts.
@@ -244,16 +255,14 @@ async def score(me: Party, part: Any, t: int) -> None:
         return
     if isinstance(part, Glm):
         me.report(**part.score())
-    elif isinstance(part, SplitClient):
-        async with me.evaluating():
-            held_out = part.held_out_representations()
-            if me.privacy is not None:  # the model's own scores: clipped, without noise, and no releases
-                held_out = {split: me.privacy.clip(h) for split, h in held_out.items()}
-            await me.send(SERVER, held_out, tag="representation")
-    elif isinstance(part, SplitServer):
-        async with me.evaluating():
-            held_out = await me.recv_all(me.clients, tag="representation")
-        me.report(predictions=part.predict(held_out))
+        return
+    for way in serving.ways(privacy):
+        async with me.evaluating(priced=way.chosen):
+            if isinstance(part, SplitClient):
+                held_out = serving.served(me, part.held_out_representations(), way.noisy)
+                await me.send(SERVER, held_out, tag="representation")
+            elif isinstance(part, SplitServer):
+                way.report(me, part.predict(await me.recv_all(me.clients, tag="representation")))
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------
@@ -266,6 +275,10 @@ def check(config: RunConfig) -> list[Problem]:
         shares = config.model.name in SHARES
         allowed = f"the scores of {config.model.name} are a sum: use sum" if shares else "model.aggregate says it"
         problems.append(Problem("algorithm.aggregation", cfg.aggregation, allowed))
+    problem = convex_problem(config.dataset)
+    if problem and getattr(config.privacy, "serving", "clean") == "noisy":
+        allowed = f"dataset.problem={problem} holds out no rows to be served: clean"
+        problems.append(Problem("privacy.serving", "noisy", allowed))
     return problems
 
 

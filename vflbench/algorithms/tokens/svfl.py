@@ -63,6 +63,7 @@ ALGORITHM = AlgorithmInfo(
     ),
     attacks=("none", "gram_recovery"),
     privacy=("none", "gaussian_embedding"),
+    noisy_serving=True,
     # any codec: the token is rebuilt every round, so errors do not pile up
     remembered=("representation", "token"),
     assumes=("aligned_rows", "labels", "seed"),
@@ -156,7 +157,7 @@ async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, conf
         me.report(iterations=t, epoch=shared.epoch(t, public.samples, cfg.batch_size))
         if public.objective is None:
             me.report(train_loss=loss)
-        await score(me, centre, t)
+        await score(me, centre, t, config.privacy)
 
 
 async def client(
@@ -193,4 +194,4 @@ async def client(
         theta, _ = await me.compute(block.visit, block.theta, token, rows, q, step, h, False, cost=q * n)
         block.move(theta)
         del h  # the graph ends with the round
-        await score(me, block, t)
+        await score(me, block, t, config.privacy)

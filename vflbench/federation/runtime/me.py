@@ -53,16 +53,16 @@ class _Rounds:
 class _Evaluation:
     """The context of `async with me.evaluating():`."""
 
-    __slots__ = ("_turn",)
+    __slots__ = ("_priced", "_turn")
 
-    def __init__(self, turn: Callable[[bool], None]) -> None:
-        self._turn = turn
+    def __init__(self, turn: Callable[[bool, bool], None], priced: bool) -> None:
+        self._turn, self._priced = turn, priced
 
     async def __aenter__(self) -> None:
-        self._turn(True)
+        self._turn(True, self._priced)
 
     async def __aexit__(self, *_: object) -> None:
-        self._turn(False)
+        self._turn(False, True)
 
 
 def narrow(party: Member, send: Send, send_many: Callable[..., Any]) -> Me:
@@ -95,8 +95,8 @@ def narrow(party: Member, send: Send, send_many: Callable[..., Any]) -> Me:
     ) -> Any:
         return party.compute(function, args, cost, seconds, latency)
 
-    def evaluation(on: bool) -> None:
-        party.in_evaluation = on
+    def evaluation(on: bool, priced: bool) -> None:
+        party.in_evaluation, party.tape.priced = on, priced
 
     me, following = Me(), closed(party.following)  # type: ignore[abstract]  # its slots are the methods
     values = {name: getattr(party, name) for name in FACTS} | {name: closed(getattr(party, name)) for name in CLOSED}
@@ -108,7 +108,7 @@ def narrow(party: Member, send: Send, send_many: Callable[..., Any]) -> Me:
         recv_any,
         compute,
         lambda: _Rounds(following),
-        lambda: _Evaluation(evaluation),
+        lambda priced=True: _Evaluation(evaluation, priced),
     )
     values |= dict(zip(OPEN, functions, strict=True)) | {"_clock": closed(party.read_clock)}
     for name, value in values.items():

@@ -18,21 +18,22 @@ if TYPE_CHECKING:
 class Tape:
     """What a party sent and read in the last evaluation that it took part in."""
 
-    __slots__ = ("events", "forms", "party", "round")
+    __slots__ = ("events", "forms", "party", "priced", "round")
 
     def __init__(self, party: Member) -> None:
         self.party = party
         self.round = 0  # of that evaluation
+        self.priced = True  # whether what crosses now is recorded
         self.events: list[Event] = []
         self.forms: dict[tuple[str, str], Form] = {}  # receiver, tag -> the first message's
 
     def _on(self) -> bool:
-        """Whether the party's round is scored; other evaluations only let an observer look at the state.
+        """Whether the party's round is scored and priced; else an observer only looks at the state.
 
         A one-shot method has its only exchange in round 1, scored or not.
         """
         party = self.party
-        if not party.evaluates(party.round) and party.round != 1:
+        if not self.priced or (not party.evaluates(party.round) and party.round != 1):
             return False
         if self.round != party.round:
             self.round, self.events, self.forms = party.round, [], {}

@@ -1,0 +1,56 @@
+"""How the rows of a prediction are served: `privacy.serving`, a key of mechanisms that noise what is sent of a row.
+
+clean   held-out rows are clipped, and get no noise. The score is that of the model. No epsilon covers a row so served.
+noisy   they get the clip and the noise of training rows. The score is what is left if served rows are covered, too.
+
+Every score is made both ways, so that the summary has both. Validation rows served the chosen way choose the round. The
+noise has a stream of its own, so that training does not depend on the key.
+
+A row that is served once spends one release: `one_release` of the mechanism's report. An evaluation of every round is
+an observer's look, and is counted nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from vflbench.types import PrivacyConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Serving = Literal["clean", "noisy"]  # the type of the key
+
+
+class Way(NamedTuple):
+    """One way of serving held-out rows."""
+
+    noisy: bool
+    chosen: bool  # by the key; the other way is scored beside it, and is in no phase
+
+    def report(self, me: Any, scores: Mapping[str, Any]) -> None:
+        """Report the scores of rows that were served this way; split -> (rows, outputs)."""
+        if self.chosen:
+            me.report(predictions=scores)
+        else:
+            me.report(otherwise=scores)
+
+
+def ways(privacy: PrivacyConfig) -> list[Way]:
+    """The ways in which a score is made, the chosen one first; one alone where no mechanism noises rows."""
+    chosen = getattr(privacy, "serving", None)
+    if chosen is None:
+        return [Way(False, True)]
+    noisy = chosen == "noisy"
+    return [Way(noisy, True), Way(not noisy, False)]
+
+
+def served(me: Any, held_out: Mapping[str, Tensor], noisy: bool) -> dict[str, Tensor]:
+    """What a party sends of its held-out rows; split -> (rows, d). Without a mechanism they stay as they are."""
+    if me.privacy is None:
+        return dict(held_out)
+    if not noisy:
+        return {split: me.privacy.clip(rows) for split, rows in held_out.items()}
+    generator = me.secret_torch_rng("serving")
+    return {split: me.privacy.noised(rows, generator) for split, rows in held_out.items()}
