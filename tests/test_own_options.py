@@ -142,7 +142,8 @@ def test_a_protection(tmp_path: Path) -> None:
     )
     assert ended.manifest["config"]["protection"] == {"name": "padded", "size": 128}
     count = ended.ledger.query("tag == 'gradient'")["bytes"].iloc[0] // 128
-    assert ended.summary["protection"]["encrypted"] == 2 * count and not ended.summary["protection"]["performed"]
+    assert ended.summary["protection"]["active"]["encrypted"] == 2 * count
+    assert not ended.summary["protection"]["performed"]
     assert ended.curve["train_loss"].equals(clear.curve["train_loss"])
 
 

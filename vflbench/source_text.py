@@ -51,13 +51,23 @@ def _assigned(node: ast.Assign | ast.AnnAssign) -> list[str]:
 
 def _evaluate(node: ast.expr, path: Path) -> Any:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _LITERALS:
-        named = {keyword.arg: _evaluate(keyword.value, path) for keyword in node.keywords if keyword.arg}
-        if len(named) < len(node.keywords):  # **shared.FAMILY
-            named |= _family(path.with_name("shared.py"))
+        named: dict[str, Any] = {}
+        for keyword in node.keywords:
+            named |= {keyword.arg: _evaluate(keyword.value, path)} if keyword.arg else _spread(keyword.value, path)
         return _LITERALS[node.func.id](*(_evaluate(argument, path) for argument in node.args), **named)
     if isinstance(node, ast.Tuple | ast.List):
         return tuple(_evaluate(element, path) for element in node.elts)
     return ast.literal_eval(node)
+
+
+def _spread(node: ast.expr, path: Path) -> dict[str, Any]:
+    """What `**shared.FAMILY` adds, or `**{**shared.FAMILY, "models": ...}`."""
+    if not isinstance(node, ast.Dict):
+        return dict(_family(path.with_name("shared.py")))
+    named: dict[str, Any] = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        named |= _spread(value, path) if key is None else {ast.literal_eval(key): _evaluate(value, path)}
+    return named
 
 
 @functools.cache

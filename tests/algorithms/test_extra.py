@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,18 @@ def test_iterates_are_the_papers_recursion_on_stacked_copies(variant: str, graph
     found = run(extra, task, config(extra, task, 1, graph, variant=variant, iterations=7, lr=eta)).theta
     theta = np.concatenate([x.T @ v / alpha for x, v in zip(task.features, new, strict=True)])
     np.testing.assert_allclose(found, theta, rtol=0, atol=1e-12)
+
+
+def test_its_step_is_within_the_bound_of_the_graph() -> None:
+    """Nearly equal blocks on a grid whose W has a negative eigenvalue: with 1 / L EXTRA diverges."""
+    task = ridge(features=32, parties=16, alpha=0.01)
+    task = replace(task, features=tuple(task.features[0] * (1 - k / 1000) for k in range(16)))
+    found = [
+        run(extra, task, config(extra, task, 1, "grid", parties=16, variant="extra", iterations=n)).engine.parties
+        for n in (200, 400)
+    ]
+    early, late = (list(parties.values())[1].state.v for parties in found)
+    assert np.isfinite(late).all() and np.abs(late - early).max() < np.abs(early).max()
 
 
 @pytest.mark.parametrize("graph", GRAPHS)

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.algorithms.small_shards import config, models, run, task
+from tests.options import privacy_config
 from vflbench.algorithms.gossip import fedavg, local_sgd
 from vflbench.data.tasks import Shard
 from vflbench.federation.ledger import COLUMN
@@ -42,6 +43,14 @@ def test_a_round_by_hand() -> None:
             w = w - 0.2 * (torch.cat([g.flatten() for g in gradients]) + 0.05 * w)
         total = total + len(y) / 36 * w
     torch.testing.assert_close(server_model(run(fedavg, data, cfg)), total, **EXACT)
+
+
+def test_a_local_epoch_whose_batches_are_all_empty_has_no_loss() -> None:
+    """Poisson batches of two rows on average: one in seven is empty."""
+    secret = privacy_config("dp_sgd", clip=1.0, noise_multiplier=1.0)
+    cfg = config(fedavg, 30, "star", workers=4, fraction=1.0, batch_size=2, privacy=secret)
+    result = run(fedavg, task(4, rows=3), cfg)
+    assert torch.isfinite(server_model(result)).all()
 
 
 def test_one_worker_is_local_sgd() -> None:

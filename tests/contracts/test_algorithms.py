@@ -3,9 +3,11 @@ exactly."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -247,6 +249,22 @@ def test_every_algorithm_repeats_itself_and_goes_on_where_it_was_stopped(case: C
     to the last bit."""
     last = 5 if rounds(case.algorithm) == 6 else 2
     same(case.whole, stopped_and_resumed(case.run, tmp_path / "stopped", last))
+
+
+@pytest.mark.slow
+def test_counts_of_ciphertexts_go_on_where_they_were_stopped(tmp_path: Path) -> None:
+    case = Case("secureboost", "aligned", tmp_path / "whole", "protection=paillier")
+    resumed = stopped_and_resumed(case.run, tmp_path / "stopped", 2)
+    counts = case.whole.summary["protection"]
+    assert counts["active"]["decrypted"] and counts["passive_1"]["added"]
+    assert resumed.summary["protection"] == counts
+
+
+def test_the_registry_reads_what_modules_say() -> None:
+    """It reads their files, and imports none."""
+    for name, entry in registry.algorithm_entries().items():
+        said = importlib.import_module(entry.module).ALGORITHM
+        assert replace(entry.info, family=said.family) == said, name
 
 
 WORKERS = ("leasgd", "leasgd_async", "d_psgd", "easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")

@@ -207,6 +207,17 @@ def test_what_topk_left_out_of_a_row_crosses_with_that_row() -> None:
     assert arrives(1, 0, tag="embedding") == [[4, 0], [5, 0]]  # not remembered
 
 
+def test_only_the_first_array_of_a_message_is_about_the_rows() -> None:
+    """A fusion model may have as many numbers as the batch has rows."""
+    one = encoder(codec_config("topk", fraction=0.5, feedback=True), "token")
+    arrived = []
+    for rows in ([0, 1], [2, 3]):
+        one.rows = torch.tensor(rows)
+        message = (torch.zeros(2, 2, dtype=torch.float64), torch.tensor([5.0, 3], dtype=torch.float64))
+        arrived.append(one.encode(message, "a", "token").value[1].tolist())
+    assert arrived == [[5, 0], [5, 3]]
+
+
 def test_all_rows_are_remembered_as_the_same_entries() -> None:
     config, rng = codec_config("topk", fraction=0.2, feedback=True), RNG(2)
     always, by_row = encoder(config, "m"), encoder(config, "m")

@@ -55,8 +55,8 @@ class Encoder:
 
     Attributes
     ----------
-    rows : of what is encoded from now on, (B,): arrays of that length are about them; None: about the same entries
-        every time.
+    rows : of what is encoded from now on, (B,): the first array of a message is about them, where it has that length.
+        None: about the same entries every time.
     """
 
     def __init__(self, codec: Any, rng: np.random.Generator, remembered: Collection[str] = ()) -> None:
@@ -64,6 +64,7 @@ class Encoder:
         self.remembered = frozenset(remembered)
         self.memory: dict[str, Tensor] = {}
         self.rows: Tensor | None = None
+        self.first = True  # the array is the first of its message
 
     def encode(self, payload: Any, receiver: str = "", tag: str = "") -> Encoded:
         """What arrives of `payload`, a detached copy, with the bytes that were sent.
@@ -78,6 +79,7 @@ class Encoder:
     def encode_copy(self, copied: Copied, receiver: str = "", tag: str = "") -> Encoded:
         """As `encode`, of a copy that nobody else has."""
         value, nbytes, vectors, form = copied
+        self.first = True
         arrived, saved = self._walk(value, f"{receiver}/{tag}" if tag in self.remembered else None)
         return Encoded(arrived, nbytes - saved, vectors, form)
 
@@ -106,7 +108,9 @@ class Encoder:
         flat = value.reshape(-1)
         if not len(flat):
             return value, 0
-        before = None if place is None else self._recall(place, value)
+        by_row = self.first and self.rows is not None and value.dim() > 0 and len(value) == len(self.rows)
+        self.first = False
+        before = None if place is None else self._recall(place, value, by_row)
         sent = self.module.encode(flat if before is None else flat - before, self.rng, self.codec)
         saved = value.nbytes - sum(part.nbytes for part in sent)
         if saved <= 0:
@@ -116,15 +120,12 @@ class Encoder:
             arrived = before + arrived
         arrived = arrived.reshape(value.shape)
         if place is not None:
-            self._remember(place, arrived)
+            self._remember(place, arrived, by_row)
         return arrived, saved
 
-    def _by_row(self, value: Tensor) -> bool:
-        return self.rows is not None and value.dim() > 0 and len(value) == len(self.rows)
-
-    def _recall(self, place: str, value: Tensor) -> Tensor | None:
+    def _recall(self, place: str, value: Tensor, by_row: bool) -> Tensor | None:
         """What has arrived at `place` before, flat, on the device of `value`; None: nothing like it."""
-        known, by_row = self.memory.get(place), self._by_row(value)
+        known = self.memory.get(place)
         if known is None or known.dtype != value.dtype or known.shape[by_row:] != value.shape[by_row:]:
             return None
         if by_row:
@@ -132,8 +133,8 @@ class Encoder:
             known = _longer(known, self.rows)[self.rows]
         return known.to(value.device).reshape(-1)  # a checkpoint's is on the CPU
 
-    def _remember(self, place: str, arrived: Tensor) -> None:
-        if not self._by_row(arrived):
+    def _remember(self, place: str, arrived: Tensor, by_row: bool) -> None:
+        if not by_row:
             self.memory[place] = arrived.clone()
             return
         assert self.rows is not None

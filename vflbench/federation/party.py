@@ -277,7 +277,8 @@ class Party(ABC):
     def about(self, rows: np.ndarray | None) -> None:
         """What this party sends from now on is about these rows of the data, (B,) int; None: always about the same.
 
-        codec.feedback then remembers what has arrived of each row. Without it nothing changes.
+        Of a message that is its first array, where it has B entries. codec.feedback then remembers what has arrived of
+        each row. Without it nothing changes.
         """
 
     @abstractmethod

@@ -128,7 +128,9 @@ class Observer:
         if any("partial" in r for r in reported):
             self.shares = round, {name: self._share(by_party[name]) for name in names if _partial(by_party[name])}
         for facts in (r["facts"] for r in reported if "facts" in r):
-            self.extra |= facts
+            for name, fact in facts.items():  # a mapping has parts of several parties
+                both = isinstance(fact, Mapping) and isinstance(self.extra.get(name), Mapping)
+                self.extra[name] = {**self.extra[name], **fact} if both else fact
         if self.convex is not None:
             return self._on_convex_round(round, engine, reported)
         losses = [float(r["train_loss"]) for r in reported if "train_loss" in r]

@@ -14,7 +14,7 @@ its own in place of `codec`.
 
     compression     bytes of a change of D numbers in L tensors
     none            4 D
-    topk            8 k, the k = fraction D largest entries with their places
+    topk            8 k, the k = fraction D largest entries with their places; 4 D where that is less
     int8            D + 4
     sign            ceil(d / 8) + 4 for each tensor of d numbers: the signs and the mean magnitude
 
@@ -87,7 +87,7 @@ class Compressor:
             return (change,)
         if self.kind != "sign":
             sent: tuple[Tensor, ...] = self.module.encode(change, self.rng, self.keys)
-            return sent
+            return sent if sum(part.nbytes for part in sent) < change.nbytes else (change,)
         parts = change.split(self.sizes)
         scales = torch.stack([part.abs().mean() for part in parts])
         bits = [torch.from_numpy(np.packbits((part >= 0).cpu().numpy())).to(change.device) for part in parts]
@@ -95,7 +95,7 @@ class Compressor:
 
     def decode(self, sent: tuple[Tensor, ...], like: Tensor) -> Tensor:
         """What arrives, (D,), of the type of `like`."""
-        if self.kind == "none":
+        if len(sent) == 1:
             return sent[0]
         if self.kind != "sign":
             arrived: Tensor = self.module.decode(sent, len(like), like.dtype, self.keys)

@@ -27,8 +27,10 @@ Departures from the paper, and what it leaves open
 2. C K is rounded to the nearest whole number.
 3. A local epoch has floor(n_k / B) batches, at least 1; the remaining rows are left out. Each local epoch has an order
    of its own.
-4. L2 (weight_decay) is part of the gradient.
-5. privacy=dp_sgd clips every example's gradient and adds noise to their sum; L2 is neither clipped nor noised. Batches
+4. Whole models cross, in both directions, and a codec acts on both. With topk take codec.feedback=true: the largest
+   entries of a model alone are no model. Server momentum, FedProx and equal weights are not here.
+5. L2 (weight_decay) is part of the gradient.
+6. privacy=dp_sgd clips every example's gradient and adds noise to their sum; L2 is neither clipped nor noised. Batches
    are drawn by Poisson sampling. All know S_t from the seed. So noise is calibrated to the rounds in which a worker
    will be sampled, and being sampled earns no other credit.
 """
@@ -57,6 +59,7 @@ ALGORITHM = AlgorithmInfo(
     reports=("parameters",),
     privacy=("none", "dp_sgd"),
     models=("mlp3", "cnn3", "logistic"),
+    remembered=("model", "update"),
     assumes=("seed",),  # who is sampled
 )
 EXPOSES = (
@@ -136,4 +139,6 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
                 sgd.w = w
                 w = await sgd.step(me)
         await me.send(SERVER, w, tag="update")
-        me.report(train_loss=sgd.end(t, False)["train_loss"])
+        ended = sgd.end(t, False)
+        if "train_loss" in ended:  # under dp_sgd all batches of the last local epoch may be empty
+            me.report(train_loss=ended["train_loss"])

@@ -68,7 +68,10 @@ class Labels:
         return float((logsum - logits[np.arange(len(logits)), self.labels]).mean())
 
     def gradient(self, scores: np.ndarray, output: int) -> np.ndarray:
-        """First and second derivatives of each row's loss by one output, (n, 2), in multiples of 2^-FRACTION."""
+        """First and second derivatives of each row's loss by one output, (n, 2), in multiples of 2^-FRACTION.
+
+        Whole numbers of 32 bits: a derivative beyond 2048 is cut there.
+        """
         if not self.classes:
             g = scores[:, 0] - (self.labels - self.shift) / self.scale
             h = np.ones_like(g)
@@ -78,7 +81,8 @@ class Labels:
             of = output if self.classes > 2 else 1
             share = p[:, of] / p.sum(axis=1)
             g, h = share - (self.labels == of), share * (1 - share)
-        whole: np.ndarray = np.rint(np.stack([g, h], axis=1) * 2**FRACTION).astype(np.int64)
+        most = np.iinfo(np.int32).max
+        whole: np.ndarray = np.rint(np.clip(np.stack([g, h], axis=1) * 2**FRACTION, -most, most)).astype(np.int64)
         return whole
 
     def outcome(self, scores: np.ndarray) -> np.ndarray:

@@ -230,7 +230,7 @@ class Sealing:
         self.cfg, self.protection, self.samples = config.algorithm, config.protection, samples
         self.scheme: Any = None if config.protection.name == "none" else module_of(config.protection)
         self.width = 2 if self.cfg.packing else 1  # numbers in a ciphertext's slot
-        self.counts = {"encrypted": 0, "decrypted": 0, "added": 0, "multiplied": 0}
+        self.counts: dict[str, int] = {}  # of this party's operations
 
     @property
     def slots(self) -> int:
@@ -243,8 +243,12 @@ class Sealing:
         if self.scheme is None:
             return None
         for name, count in counts.items():
-            self.counts[name] += count
+            self.counts[name] = self.counts.get(name, 0) + count
         return float(self.scheme.seconds(self.protection, **counts))
+
+    def facts(self, party: str) -> dict[str, Any]:
+        """What the summary shows: the operations of this party so far."""
+        return {"protection": {party: dict(self.counts), "performed": False}} if self.scheme is not None else {}
 
     def packed(self, bins: int) -> int:
         """How many of so many bins' ciphertexts are shifted, by a product, to be beside others in one."""
@@ -308,10 +312,12 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
     outputs = public.classes if public.classes > 2 else 1
     columns, sealing = Columns(data, cfg.bins), Sealing(config, public.samples)
     me.state.splits = np.empty(0, np.int64)  # own bins at which nodes of all trees were split
+    me.state.counts = sealing.counts
     if me.fresh:
         await me.send(ACTIVE, columns.total, tag="bins")
 
     async for t in me.rounds():
+        sealing.counts = me.state.counts  # a resumed run restores them
         for _ in range(outputs if t > 1 or cfg.first_tree == "all" else 0):
             gradient = sealing.gradient_of(await me.recv(ACTIVE, tag="gradient"))
             rows = Rows(public.samples)
@@ -339,6 +345,7 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
                         for i, node in enumerate(won[:, 0])
                     ]
                     await me.send(ACTIVE, [np.packbits(side) for side in sides], tag="side")
+        me.report(facts=sealing.facts(me.name))
         if me.evaluates(t):
             below = {split: columns.below(x, me.state.splits) for split, x in columns.held_out.items()}
             async with me.evaluating():
@@ -356,10 +363,11 @@ async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     me.state.won = np.zeros(1 + len(me.clients), np.int64)  # how many splits each party has
     me.state.trees = vars(trees)
     me.state.scores = np.repeat(labels.start[None], public.samples, axis=0)
+    me.state.counts = sealing.counts
     me.state.bins = await me.recv_all(me.clients, tag="bins") if me.fresh else []
 
     async for t in me.rounds():
-        trees = Trees(**me.state.trees)
+        trees, sealing.counts = Trees(**me.state.trees), me.state.counts
         others = me.clients if t > 1 or cfg.first_tree == "all" else ()
         for output in range(labels.outputs):
             gradient = labels.gradient(me.state.scores, output)
@@ -367,8 +375,7 @@ async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
             trees.add(owner, split, value)
             me.state.scores[:, output] += value[position]
         me.state.trees = vars(trees)
-        facts = {"protection": {**sealing.counts, "performed": False}} if sealing.scheme else {}
-        me.report(train_loss=labels.loss(me.state.scores), epoch=t, iterations=t, facts=facts)
+        me.report(train_loss=labels.loss(me.state.scores), epoch=t, iterations=t, facts=sealing.facts(me.name))
         if me.evaluates(t):
             async with me.evaluating():
                 received = await me.recv_all(me.clients, tag="side")

@@ -11,8 +11,9 @@ theta_k = X_k^T v_k / alpha. Client k has a copy v_k; W are Metropolis weights o
 
 Each iteration sends one vector of N numbers to every neighbour (tag `dual`): EXTRA its v, NIDS its bracket.
 
-Step size null: 1 / L, L the largest of L_k = ||X_k||^2 / alpha + 1 / K. Neighbours exchange the largest that they know,
-as many times as the graph is wide, before the first round (tag `curvature`, 8 bytes).
+Step size null: 1 / L, L the largest of L_k = ||X_k||^2 / alpha + 1 / K; for EXTRA nine tenths of its bound, which is
+(1 + the least eigenvalue of W) / L, where that is less. Neighbours exchange the largest L_k that they know, as many
+times as the graph is wide, before the first round (tag `curvature`, 8 bytes).
 
 All clients know the labels. The paper's variant for rows of one's own is left out: LEASGD's family has its methods.
 """
@@ -71,7 +72,7 @@ class Config(shared.Keys):
     name: str = "extra"
     variant: Literal["extra", "nids"] = "nids"
     iterations: Count = 10  # iterations per round
-    lr: Positive | None = None  # eta; null: 1 / max_k L_k
+    lr: Positive | None = None  # eta; null: 1 / max_k L_k, less for EXTRA where the graph asks for it
 
 
 def check(config: RunConfig) -> list[Problem]:
@@ -90,16 +91,23 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """
     names, graph = shared.ridge_graph(task, config)
     mixing, width = graph.mixing("metropolis"), int(graph.distances.max())
+    bound = min(1.0, 0.9 * (1.0 + float(np.linalg.eigvalsh(mixing)[0]))) if config.algorithm.variant == "extra" else 1.0
     specs = {}
     for k, name in enumerate(names):
         weights = dict(zip(names, mixing[k], strict=True))
-        program = partial(client, weights=weights, width=width)
+        program = partial(client, weights=weights, width=width, bound=bound)
         specs[name] = PartySpec(program, task.part(k, share_labels=True))
     return specs
 
 
 async def client(
-    me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, weights: dict[str, float], width: int
+    me: Party,
+    data: AlignedPart,
+    public: AlignedPublic,
+    config: RunConfig,
+    weights: dict[str, float],
+    width: int,
+    bound: float,
 ) -> None:
     """Step on the own gradient, and average with the neighbours."""
     cfg: Config = config.algorithm
@@ -115,7 +123,7 @@ async def client(
         for _ in range(width):
             await me.send_many(me.neighbours, largest, tag="curvature")
             largest = max([largest, *await me.recv_all(me.neighbours, tag="curvature")])
-    me.state.lr = cfg.lr if cfg.lr is not None else 1 / largest  # a resumed run restores it
+    me.state.lr = cfg.lr if cfg.lr is not None else bound / largest  # a resumed run restores it
     me.state.v, me.state.g, me.state.mixed = np.zeros(public.samples), None, None  # of the last iteration
 
     async def averaged(own: np.ndarray) -> np.ndarray:
