@@ -6,6 +6,7 @@ What the registry knows comes first, then the rules of modules.
 from vflbench import adapt, registry
 from vflbench.config.typed import KEYED, shown
 from vflbench.federation import delays
+from vflbench.privacy import serving
 from vflbench.types import AlgorithmInfo, Problem, RunConfig, division, hook, module_of, rounds_per_epoch
 
 
@@ -82,7 +83,7 @@ def objective_problems(objective: str | None, target: float | None) -> list[Prob
 
 def _serving_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
     """Whether the algorithm can serve held-out rows with noise; mechanisms that cannot have no such key."""
-    if getattr(config.privacy, "serving", "clean") == "clean" or info.noisy_serving:
+    if serving.chosen(config.privacy) != "noisy" or info.noisy_serving:
         return []
     able = ", ".join(name for name, other in registry.algorithms().items() if other.noisy_serving)
     allowed = f"{info.name} does not add noise to held-out rows: use clean. Those that do: {able}"

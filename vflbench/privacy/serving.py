@@ -37,13 +37,18 @@ class Way(NamedTuple):
             me.report(otherwise=scores)
 
 
+def chosen(privacy: PrivacyConfig) -> Serving | None:
+    """The value of the key; None where the mechanism has none."""
+    found: Serving | None = vars(privacy).get("serving")
+    return found
+
+
 def ways(privacy: PrivacyConfig) -> list[Way]:
     """The ways in which a score is made, the chosen one first; one alone where no mechanism noises rows."""
-    chosen = getattr(privacy, "serving", None)
-    if chosen is None:
-        return [Way(False, True)]
-    noisy = chosen == "noisy"
-    return [Way(noisy, True), Way(not noisy, False)]
+    if (way := chosen(privacy)) is None:
+        return [Way(noisy=False, chosen=True)]
+    noisy = way == "noisy"
+    return [Way(noisy, chosen=True), Way(not noisy, chosen=False)]
 
 
 def served(me: Any, held_out: Mapping[str, Tensor], noisy: bool) -> dict[str, Tensor]:

@@ -276,7 +276,7 @@ def check(config: RunConfig) -> list[Problem]:
         allowed = f"the scores of {config.model.name} are a sum: use sum" if shares else "model.aggregate says it"
         problems.append(Problem("algorithm.aggregation", cfg.aggregation, allowed))
     problem = convex_problem(config.dataset)
-    if problem and getattr(config.privacy, "serving", "clean") == "noisy":
+    if problem and serving.chosen(config.privacy) == "noisy":
         allowed = f"dataset.problem={problem} holds out no rows to be served: clean"
         problems.append(Problem("privacy.serving", "noisy", allowed))
     return problems
