@@ -1,15 +1,24 @@
 """Scripts that turn runs into a paper's tables."""
 
 import contextlib
+import csv
+import json
 import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import vflbench
+from tests.algorithms import small_joins
+from vflbench import config
+from vflbench.data.relational import movielens
+from vflbench.data.relational.tables import RawTable, RawTables, divide
+from vflbench.data.tasks import Equality
 from vflbench.federation.ray import cluster
 from vflbench.results import reader
+from vflbench.types import DataSource, Metric
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 
@@ -133,3 +142,124 @@ def test_regret_is_what_the_answer_takes_beyond_the_best(regret, tmp_path):
     for network in ("us_uk", "lan"):
         regret.add({"dataset": "bank", "network": network} | found, tmp_path / "choosing/regret.csv")
     assert regret.there(tmp_path / "choosing/regret.csv") == {("bank", "us_uk"), ("bank", "lan")}
+
+
+# Stands for a program of the authors': records its call, and logs an error that is least at a rate of 0.1.
+THEIR_PROGRAM = """
+import json, os, sys, types
+import loguru, torcheval.metrics, wandb
+from dataset import movielens
+
+words = dict(word.lstrip("-").split("=") for word in sys.argv[2:])
+with open(os.environ["ORACLE_CALLS"], "a") as file:
+    call = words | {"program": sys.argv[0], "data": sys.argv[1], "files": sorted(os.listdir(sys.argv[1] + "/test"))}
+    file.write(json.dumps(call) + "\\n")
+if os.environ.get("ORACLE_FAILS"):
+    raise ImportError("no torch")
+run = wandb.init(config=types.SimpleNamespace(**words), project="p")
+run.name = dict(wandb.config)["model"] + wandb.config.model
+wandb.define_metric("epoch", summary="min")
+rate, scored = float(words.get("local_lr") or words["lr"]), os.path.basename(sys.argv[1])
+for epoch in range(1, 1 + (1 if rate > 1 else 3)):
+    error = abs(rate - 0.1) + {"val": 2, "test": 1}[scored] + 3 - epoch
+    wandb.log({"epoch": epoch, "exec_t": 0.5, "train/rmse": 0.0, "test/rmse": error}, step=epoch)
+wandb.finish()
+"""
+
+
+@pytest.fixture
+def oracle(monkeypatch, tmp_path):
+    """scripts/oracle.py with a clone that only records its calls, small tables, and no run of ours."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import oracle as script
+
+    for name in script.NEEDED:
+        (tmp_path / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "clone" / name).write_text(THEIR_PROGRAM if name.startswith("run/") else "")
+    small = small_joins.raw()
+    keys = {"movie": "movieid", "user": "userid", "movies": "movieid", "users": "userid"}
+    tables = tuple(
+        RawTable(t.name, {keys.get(k, keys.get(t.name)): v for k, v in t.keys.items()}, t.features, t.columns)
+        for t in small.tables
+    )
+    joins = tuple(Equality(("ratings", key), (table, key)) for key, table in script.OTHER_TABLES.items())
+    splits = {"train": np.arange(40), "val": np.arange(40, 50), "test": np.arange(50, 60)}
+    raw = RawTables(tables, "ratings", small.labels, 0, joins)
+    task = divide("small", raw, splits, DataSource("synthetic", "", ()), Metric("rmse", "min"), layout="relational")
+    monkeypatch.setattr(movielens, "load", lambda *ignored: task)
+    monkeypatch.setattr(script, "ours", lambda folder, *setting: [setting[-2], 7.0, 0.25])
+    monkeypatch.setenv("ORACLE_CALLS", str(tmp_path / "calls"))
+    script.task = task
+    return script
+
+
+def test_the_oracle_gives_both_the_same_trials_and_their_code_the_test_rows_last(oracle, tmp_path, capsys):
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "clone").rglob("*")}
+    words = ["--epochs", "3", "--rates", "0.5", "0.1", "2", "--rhos", "1", "--out", str(tmp_path / "table.csv")]
+    assert oracle.main([str(tmp_path / "clone"), *words]) == 0
+    calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
+    assert [Path(call["program"]).name for call in calls] == ["admm.py"] * 4 + ["sgd.py"] * 4
+    assert [Path(call["data"]).name for call in calls] == ["val", "val", "val", "test"] * 2
+    assert [call["local_lr"] for call in calls[:4]] == ["0.5", "0.1", "2.0", "0.1"]
+    assert [call["lr"] for call in calls[4:]] == ["0.5", "0.1", "2.0", "0.1"]
+    assert calls[0]["files"] == ["movies_genres_split.csv", "ratings.csv", "users.csv"]
+    same = {"rho": "1.0", "communication_round": "3", "model": "Linear", "use_GPU": "False", "dataset": "MovieLens-1M"}
+    assert same.items() <= calls[0].items()
+    with (tmp_path / "table.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["method"], row["code"], row["model"]) for row in rows] == [
+        (method, *code)
+        for method in ("rfl_admm_v", "vfl_sgd")
+        for code in (("authors", "theirs"), ("ours", "theirs"), ("ours", "default"))
+    ]
+    assert all(row["trials"] == "3" and row["lr"] == "0.1" for row in rows)
+    assert [float(rows[0][key]) for key in ("val_rmse", "test_rmse", "seconds")] == [2, 1, 1.5]  # of the last epoch
+    assert [float(rows[1][key]) for key in ("val_rmse", "test_rmse", "seconds")] == [0.1, 7, 0.25]
+    assert "lr=2.0 rho=1.0: [inf, 0.5]" in capsys.readouterr().err  # it stopped after an epoch: it diverged
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "clone").rglob("*")} == before
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_the_oracle_writes_tables_that_join_to_our_rows(oracle, split):
+    found, task = oracle.tables(oracle.task, split), oracle.task
+    joined = found["ratings"].merge(found["movies"], on="movieid", suffixes=("", "_movie"))
+    joined = joined.merge(found["users"], on="userid", suffixes=("", "_user")).drop(columns=["movieid", "userid"])
+    features = {part.table: part.features for part in task.clients}
+    if split == "train":
+        assert len(found["ratings"]) == 40 and len(joined) > 40
+        assert np.array_equal(found["ratings"]["rating"], task.training_labels())
+        return
+    held_out = task.held_out[split]
+    features["ratings"] = next(part.held_out[split] for part in task.clients if part.table == "ratings")
+    blocks = [features[name][rows] for name, rows in zip(task.tables, held_out.rows, strict=True)]
+    wanted = np.column_stack([blocks[0], held_out.labels, *blocks[1:]])
+    in_order = [np.unique(rows.astype(np.float32), axis=0) for rows in (joined.to_numpy(float), wanted)]
+    assert len(joined) == len(wanted) and np.array_equal(*in_order)
+
+
+def test_the_oracle_says_what_is_wrong_in_a_sentence(oracle, tmp_path, capsys, monkeypatch):
+    def said(clone):
+        assert oracle.main([str(clone), "--out", str(tmp_path / "table.csv")]) == 1
+        assert not (tmp_path / "table.csv").exists()
+        (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
+        return line
+
+    clone = tmp_path / "clone"
+    assert "no clone of JerryLead/TablePuppet, as it has no run/admm.py, " in said(tmp_path)
+    monkeypatch.setenv("ORACLE_FAILS", "1")
+    assert said(clone) == "run/admm.py of the clone ended with 1: ImportError: no torch"
+    (clone / "run" / "admm.py").write_text("")
+    assert said(clone) == "run/admm.py of the clone logged no epoch to wandb: is it a later version?"
+    monkeypatch.undo()
+    monkeypatch.setenv("VFLBENCH_DATA", str(tmp_path))
+    assert "ml-1m-sample100k/users.dat" in said(clone)
+
+
+@pytest.mark.parametrize("model", ["theirs", "default"])
+@pytest.mark.parametrize("method", ["rfl_admm_v", "vfl_sgd"])
+def test_the_words_of_the_oracle_are_a_run(oracle, method, model):
+    words = oracle.words(method, model, 10, 0, 0.1, 0.5)
+    with config.session(words) as hydra:
+        run = config.plan(hydra, words).config
+    assert run.model.relu_output == (model == "theirs") != run.algorithm.center_labels
+    assert run.algorithm.lr == 0.1 and run.epochs == run.eval_every == 10 and not run.algorithm.__dict__.get("proximal")

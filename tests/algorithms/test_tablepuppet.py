@@ -4,6 +4,7 @@ bytes."""
 from __future__ import annotations
 
 from dataclasses import replace
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from vflbench.types import DataSource, Metric
 MODELS = [
     {"name": "linear"},
     {"name": "linear", "intercept": "tables"},
+    {"name": "linear", "relu_output": True},
     {"name": "mlp", "hidden": 4},
     {"name": "mlp", "relu_output": True},
 ]
@@ -45,6 +47,14 @@ def test_sgd_over_joins_is_sgd_on_the_join(model: dict, classes: int) -> None:
     np.testing.assert_allclose(joins.losses, whole.losses, rtol=1e-9)
     other = run(rfl_sgd_v, tables(**how), config(rfl_sgd_v, model=model, **{**options, "batch_size": 15}))
     assert not torch.allclose(other.theta(), whole.theta(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("method", [rfl_sgd_v, rfl_admm_v])
+def test_a_linear_model_with_relu_outputs_learns(method: ModuleType) -> None:
+    """From zero, where the relu passes no gradient, the loss would stay what it is without a model."""
+    model = {"name": "linear", "relu_output": True, "intercept": "tables"}
+    found = run(method, tables(), config(method, model=model, lr=0.1, batch_size=16, rounds=3))
+    assert found.losses[-1] < found.losses[0] - 0.1
 
 
 @pytest.mark.parametrize("parts", [2, 3])

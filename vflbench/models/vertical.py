@@ -76,15 +76,19 @@ class Share:
         self.size = (width + 1 + outputs) * self.hidden + width * outputs * (not self.hidden) + outputs * self.bias
 
     def initial(self, generator: np.random.Generator) -> Tensor:
-        """Initial parameters: a linear model starts at 0.
+        """Initial parameters: a linear model starts at 0, where a relu on its output would pass no gradient.
 
-        A hidden layer is drawn as torch does, uniformly within 1 / sqrt(inputs).
+        What is drawn is drawn as torch does, uniformly within 1 / sqrt(inputs).
         """
-        values = [np.zeros(0 if self.hidden else self.width * self.outputs)]
+        bound, weights = 1 / np.sqrt(max(self.width, 1)), self.width * self.outputs
+        values = []
         if self.hidden:
-            bound = 1 / np.sqrt(max(self.width, 1))
             values += [generator.uniform(-bound, bound, (self.width + 1) * self.hidden)]
             values += [generator.uniform(-1, 1, self.hidden * self.outputs) / np.sqrt(self.hidden)]
+        elif self.relu_output:
+            values += [generator.uniform(-bound, bound, weights)]
+        else:
+            values += [np.zeros(weights)]
         return torch.from_numpy(np.concatenate([*values, np.zeros(self.outputs * self.bias)])).to(self.dtype)
 
     def views(self, theta: Tensor) -> Views:
