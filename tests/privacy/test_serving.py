@@ -17,21 +17,22 @@ from tests.algorithms import small_columns, test_pubsub, test_send_once
 from tests.options import make_mechanism, privacy_config
 from vflbench import exposure, registry
 from vflbench.algorithms.oneshot import send_once
-from vflbench.algorithms.split import avfl, avfl_ps, hetero_lr, pubsub_vfl, vfl, vfl_ps
+from vflbench.algorithms.split import avfl, avfl_ps, pubsub_vfl, vfl, vfl_ps
 from vflbench.algorithms.tokens import mtcd, svfl
 from vflbench.federation.ledger import COLUMN
 from vflbench.federation.party import party_names
 from vflbench.models.bins import Bins, unpack
+from vflbench.privacy import mechanisms
 from vflbench.results.folder import validate_summary
 from vflbench.results.texts import result_line
 from vflbench.runner.evaluate import Observer
 from vflbench.seeding import stream, torch_stream
-from vflbench.types import ConfigError
+from vflbench.types import ConfigError, VflbenchError
 
 WAYS = ("clean", "noisy")
 METHODS = [
     pytest.param(one, marks=[] if one in (vfl, pubsub_vfl) else [pytest.mark.slow], id=one.__name__.split(".")[-1])
-    for one in (vfl, pubsub_vfl, avfl, vfl_ps, avfl_ps, hetero_lr)
+    for one in (vfl, pubsub_vfl, avfl, vfl_ps, avfl_ps)
 ]
 OPTIONS: dict[str, Any] = {
     "model": test_pubsub.SMALL, "workers": 2, "passive_workers": 2, "outstanding": 2,
@@ -43,8 +44,7 @@ def trained(module: ModuleType, way: str | None, rounds: int = 3, name: str = "g
     """A run of split learning; None: without privacy."""
     task = small_columns.classes(samples=60, features=8, parties=3)
     privacy = privacy_config() if way is None else privacy_config(name, mu=4.0, serving=way)
-    options = {key: value for key, value in OPTIONS.items() if module is not hetero_lr or key != "model"}
-    return test_pubsub.run(module, task, rounds, **options, privacy=privacy)
+    return test_pubsub.run(module, task, rounds, **OPTIONS, privacy=privacy)
 
 
 def the_same_but_for_scores(clean: Any, noisy: Any) -> None:
@@ -67,7 +67,7 @@ def test_split_learning_trains_the_same_whichever_way_rows_are_served(module: Mo
     assert free.observer.otherwise == {}
     for run in (clean, noisy):
         assert [party.served for party in run.engine.order] == [party.served for party in free.engine.order]
-        spent = run.engine.parties["passive_1"].privacy.spent()
+        spent = mechanisms.by_organisation(run.engine.order)["passive_1"]
         assert spent["releases"] == {"planned": 3, "done": 3} and spent["mu"] == pytest.approx(4)
         assert spent["one_release"]["mu"] == pytest.approx(4 / math.sqrt(3))
 
@@ -185,14 +185,37 @@ def test_scores_beside_the_chosen_ones_outlive_a_checkpoint() -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_run_has_the_scores_of_one_that_never_stopped(tmp_path: Path) -> None:
+def test_scores_of_a_linear_model_cross_over(tmp_path: Path) -> None:
+    """hetero_lr: each run's scores are those that the other one has beside its own, as is the rest of the run."""
+    words = ["algorithm=hetero_lr", *WORDS, "privacy=gdp_embedding", "privacy.mu=9", "epochs=1"]
+    runs = [vflbench.run([*words, f"privacy.serving={way}", f"hydra.run.dir={tmp_path}/{way}"]) for way in WAYS]
+    clean, noisy = (run.summary["privacy"]["serving"] for run in runs)
+    assert clean == noisy | {"chosen": "clean"} and clean["clean"] != clean["noisy"]
+    assert runs[0].curve["train_loss"].tolist() == runs[1].curve["train_loss"].tolist()
+    assert runs[0].messages.equals(runs[1].messages)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_has_the_scores_of_one_that_never_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = ["algorithm=vfl", *WORDS, "model.depth=2", "model.width=8", "privacy=gdp_embedding", "privacy.mu=9"]
     words += ["privacy.serving=noisy", "epochs=4", "checkpoint_every=1"]
     whole = vflbench.run([*words, f"hydra.run.dir={tmp_path}/whole"])
+    on_round = Observer.on_round
+
+    def breaks(self: Observer, round: int, engine: Any) -> bool:
+        if round == 3:
+            raise VflbenchError("the power went")
+        return on_round(self, round, engine)
+
     cut = [*words, f"hydra.run.dir={tmp_path}/cut"]
-    vflbench.run([*cut, "max_bytes=1"])
+    with monkeypatch.context() as patch, pytest.raises(VflbenchError, match="the power went"):
+        patch.setattr(Observer, "on_round", breaks)
+        vflbench.run(cut)
     resumed = vflbench.run([*cut, "resume=true"])
     assert resumed.summary["privacy"] == whole.summary["privacy"]
+    assert resumed.curve.equals(whole.curve)
 
 
 @pytest.mark.parametrize(
