@@ -144,6 +144,7 @@ def test_a_protection(tmp_path: Path) -> None:
     count = ended.ledger.query("tag == 'gradient'")["bytes"].iloc[0] // 128
     assert ended.summary["protection"]["active"]["encrypted"] == 2 * count
     assert not ended.summary["protection"]["performed"]
+    assert (ended.summary["compute_clock"], clear.summary["compute_clock"]) == ("modelled", "none")
     assert ended.curve["train_loss"].equals(clear.curve["train_loss"])
 
 

@@ -66,8 +66,8 @@ class ComputeClock:
         return self.config.base_seconds + cost * self.config.seconds_per_unit
 
 
-def resolve(mode: ClockMode, time_dependent: bool) -> ClockMode:
-    """`mode`; for `auto`, `modelled` for time-dependent methods and `none` for the others."""
+def resolve(mode: ClockMode, timed: bool) -> ClockMode:
+    """`mode`; for `auto`, `modelled` where computing takes time (`timed`), else `none`."""
     if mode != "auto":
         return mode
-    return "modelled" if time_dependent else "none"
+    return "modelled" if timed else "none"

@@ -119,11 +119,8 @@ class Federation:
         self.live = config.engine.name == "ray"  # times are measured
         secure = config.privacy.secure_rng
         self.secure = config.privacy.name != "none" and (self.live if secure is None else secure)
-        self.clock_mode = (
-            "measured"
-            if self.live
-            else clock.resolve(config.engine.compute_clock, info.time_dependent or info.modelled)
-        )
+        timed = info.time_dependent or info.modelled or config.protection.name != "none"
+        self.clock_mode = "measured" if self.live else clock.resolve(config.engine.compute_clock, timed)
         epochs = config.epochs or config.algorithm.default_rounds
         scale, full = SCALES[config.scale], config.rounds or epochs * rounds_per_epoch(config.algorithm)
         self.rounds: int = max(full // 4, 1) if scale is None else min(full, scale)
