@@ -42,7 +42,7 @@ ON_CONVEX = {
 }  # methods for convex objectives; the first, third and last also take networks
 DRAWS_NOTHING = {"dcpa", "tree_cg", "extra", "centralized_gd"}  # the same for every seed, on data that is
 # what it does: with another clock it is another run
-DEPENDS_ON_TIME = {"leasgd_async", "pubsub_vfl", "avfl", "avfl_ps"}
+DEPENDS_ON_TIME = {"leasgd_async", "fedbuff", "pubsub_vfl", "avfl", "avfl_ps"}
 SPLIT = ["model.width=8", "model.depth=3", "algorithm.batch_size=64"]  # split learning, in epochs: two of them
 SPLIT_WORKERS = {
     "vfl": [],
@@ -249,7 +249,7 @@ def test_every_algorithm_repeats_itself_and_goes_on_where_it_was_stopped(case: C
     same(case.whole, stopped_and_resumed(case.run, tmp_path / "stopped", last))
 
 
-WORKERS = ("leasgd", "leasgd_async", "d_psgd", "easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")
+WORKERS = ("leasgd", "leasgd_async", "fedbuff", "d_psgd", "easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")
 
 
 @pytest.mark.slow  # split learning and tokens stand for them in the fast tests
