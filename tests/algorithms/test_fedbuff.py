@@ -29,7 +29,7 @@ def network(*seconds: float) -> NetworkConfig:
 
 
 def options(**given: Any) -> dict[str, Any]:
-    return {"graph": "star", "batch_size": 8, "lr": 0.2} | given
+    return {"graph": "star", "batch_size": 8, "lr": 0.2, "concurrency": 1.0} | given
 
 
 def trained(data: ShardedTask, rounds: int, links: NetworkConfig, **given: Any) -> Any:
@@ -186,8 +186,8 @@ def test_private_workers_get_no_more_models_than_noise_is_for(uneven: float, mos
     cfg = config(fedbuff, 3, privacy=secret, workers=3, **options(buffer=1, uneven=uneven))
     parties = run(fedbuff, data, cfg, network=network(0.1, 1.0, 1.1)).engine.parties
     assert fedbuff.most_models(cfg, data.public) == most and parties["server"].state.models.tolist() == counts
-    releases = [parties[f"worker_{k}"].privacy.spent()["releases"] for k in range(3)]
-    assert releases == [{"planned": 3 * most, "done": 3 * count} for count in counts]  # steps
+    workers = [parties[f"worker_{k}"].privacy for k in range(3)]
+    assert [(one.planned, one.taken) for one in workers] == [(3 * most, 3 * count) for count in counts]  # steps
 
 
 def test_what_cannot_be_is_told() -> None:

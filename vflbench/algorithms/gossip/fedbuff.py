@@ -4,7 +4,7 @@ Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba, AISTATS 2022, arXiv 2106.0
 
     paper                                        here
     K, Q, eta_g, eta_l                           buffer, local_steps(), server_lr, lr
-    M_c, clients that train at a time            concurrency, a share of the workers
+    M_c, clients that train at a time            concurrency, a share of the workers; rounded, at least 1
     tau_i                                        how often the server has moved since client i got its model
     Server:
       initialise w_0                             of the stream `init`
@@ -23,17 +23,20 @@ Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba, AISTATS 2022, arXiv 2106.0
 
 Score: the server's model. Training loss: of the steps since the last evaluation, of all workers.
 
-With K = C m and workers that are equally fast, all updates of a buffer come at once: that is FedAvg, with all rows
+With K = M_c and workers that are equally fast, all updates of a buffer come at once: that is FedAvg, with all workers
 weighted alike. With one worker at a time and K = 1 it is SGD, the model passing from worker to worker.
+
+An update is as long as a step of FedAvg. So with K well below M_c the server moves further than any worker did, and
+overshoots where local training is long: then a larger K, or server_lr below 1.
 
 Departures from the paper, and what it leaves open
 1. Who has sent an update is idle, and may be sampled again. Models go out when all updates that have come by then are
    added.
 2. Q steps are `local_epochs` passes over the rows of the mean worker, for every worker alike. So updates are not
    weighted by rows. L2 (weight_decay) is part of the gradient.
-3. A round is so many updates as make a pass over the data. The buffer goes on over its end. What it holds at the end of
-   the run is lost. At the end of a round each worker gets one byte (tag `round`); it goes on with what it does. The
-   round's time is that of the last one to hear it.
+3. A round is so many updates as make a pass over the data. The buffer is kept over its end. What it holds at the end of
+   the run is lost. At the end of a round each worker gets one byte (tag `round`), and goes on with what it does. The
+   round's time is that of the last worker to hear it, so a slow link adds its latency, once, to every time on the curve.
 4. privacy=dp_sgd clips every example's gradient and adds noise to their sum, as in FedAvg. How often a worker's update
    comes depends on time, and noise must be calibrated before. So a worker gets at most `uneven` times as many models as
    the mean worker's share of all updates. Noise is for so many.
