@@ -25,7 +25,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
-RIVALS = ("choco_sgd", "ensemble", "extra", "fedavg", "gram_once", "graph_once", "hetero_lr", "powergossip")
+RIVALS = ("choco_sgd", "ensemble", "extra", "fedavg", "fedbuff", "gram_once", "graph_once", "hetero_lr", "powergossip")
 RIVALS += ("secureboost", "send_once", "tree_cg")  # of no paper that is reproduced here
 NETWORKS = ("us_uk", "lan")
 TWO = ["algorithm.parties=2"]

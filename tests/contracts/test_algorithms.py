@@ -44,7 +44,7 @@ ON_CONVEX = {
 }  # methods for convex objectives; the first, third and last also take networks
 DRAWS_NOTHING = {"dcpa", "tree_cg", "extra", "centralized_gd"}  # the same for every seed, on data that is
 # what it does: with another clock it is another run
-DEPENDS_ON_TIME = {"leasgd_async", "pubsub_vfl", "avfl", "avfl_ps"}
+DEPENDS_ON_TIME = {"leasgd_async", "fedbuff", "pubsub_vfl", "avfl", "avfl_ps"}
 SPLIT = ["model.width=8", "model.depth=3", "algorithm.batch_size=64"]  # split learning, in epochs: two of them
 SPLIT_WORKERS = {
     "vfl": [],
@@ -267,7 +267,7 @@ def test_the_registry_reads_what_modules_say() -> None:
         assert replace(entry.info, family=said.family) == said, name
 
 
-WORKERS = ("leasgd", "leasgd_async", "d_psgd", "easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")
+WORKERS = ("leasgd", "leasgd_async", "fedbuff", "d_psgd", "easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")
 
 
 @pytest.mark.slow  # split learning and tokens stand for them in the fast tests

@@ -49,7 +49,7 @@ LEARNS: dict[str, set[tuple[str, str, str]]] = {
     "powergossip": MODELS | {("worker", "projection", "worker")},
     "leasgd": MODELS | {("worker", "sums", "worker"), ("worker", "sums", "all")},  # losses; roles
     "leasgd_async": MODELS | {("worker", "sums", "worker")},
-    **dict.fromkeys(("easgd", "fedavg"), MODELS | {("server", "parameters", "worker")}),
+    **dict.fromkeys(("easgd", "fedavg", "fedbuff"), MODELS | {("server", "parameters", "worker")}),
     "allreduce_sgd": {("worker", "gradients", "worker")},
     **dict.fromkeys(
         ("local_sgd", "standalone_gnn", "centralized_gd", "centralized_gnn", "centralized_join", "centralized_sgd"),

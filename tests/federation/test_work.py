@@ -22,7 +22,7 @@ from vflbench.papers import definition, jobs
 from vflbench.runner import rates
 from vflbench.types import ComputeConfig, ConfigError, NetworkConfig, RunConfig
 
-REFERENCE = ["vfl", "hetero_lr", "vfl_ps", "avfl", "avfl_ps", "pubsub_vfl", "leasgd_async"]
+REFERENCE = ["vfl", "hetero_lr", "vfl_ps", "avfl", "avfl_ps", "pubsub_vfl", "leasgd_async", "fedbuff"]
 
 
 def made(*overrides: str) -> RunConfig:

@@ -32,6 +32,7 @@ NAMES = [
     "easgd",
     "local_sgd",
     "fedavg",
+    "fedbuff",
     "allreduce_sgd",
     "centralized_sgd",
     "pubsub_vfl",

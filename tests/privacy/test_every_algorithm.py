@@ -35,7 +35,7 @@ SMALL: dict[str, list[str]] = {
     "gram_once": TABLES,
     "centralized_gd": [*COLUMNS, "rounds=1"],
     **dict.fromkeys(("allreduce_sgd", "easgd", "d_psgd", "leasgd", "leasgd_async", "fedavg", "local_sgd"), WORKERS),
-    **dict.fromkeys(("choco_sgd", "powergossip"), WORKERS),
+    **dict.fromkeys(("choco_sgd", "powergossip", "fedbuff"), WORKERS),
     "centralized_sgd": SHARDS,
     "send_once": ONCE,
     "vfl": SPLIT,
@@ -74,7 +74,7 @@ TABLE: dict[str, dict[str, str]] = {
         row("can have: none, dp_sgd", "dp_sgd"),
     ),
     **dict.fromkeys(
-        ("allreduce_sgd", "easgd", "d_psgd", "choco_sgd", "powergossip", "leasgd", "leasgd_async", "fedavg"),
+        ("allreduce_sgd", "easgd", "d_psgd", "choco_sgd", "powergossip", "leasgd", "leasgd_async", "fedavg", "fedbuff"),
         row("can have: none, dp_sgd", "dp_sgd"),
     ),
     "send_once": row(

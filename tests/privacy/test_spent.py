@@ -54,6 +54,7 @@ CASES = {
     # a worker's steps are those of the rounds in which it is sampled, or of its own clock
     "fedavg dp_sgd": [*SHARDS[:-1], "algorithm.workers=4", "rounds=6"],
     "leasgd_async dp_sgd": [*SHARDS[:-1], "algorithm.workers=3", "epochs=4"],
+    "fedbuff dp_sgd": [*SHARDS[:-1], "algorithm.workers=3", "epochs=2"],  # all get as many models
 }
 
 # In the fast tests others of the same mechanism, or of the same family, stand for these.
@@ -62,7 +63,7 @@ STOOD_FOR = {
     *("send_once gaussian_embedding", "send_once gdp_embedding"),
     *("graph_once gaussian_embedding", "pubsub_vfl gdp_embedding", "svfl gaussian_embedding"),
     *("stcd gaussian_embedding", "rfl_sgd_v dp_sgd", "rfl_admm_v tablepuppet", "leasgd dp_sgd"),
-    *("fedavg dp_sgd", "leasgd_async dp_sgd"),
+    *("fedavg dp_sgd", "leasgd_async dp_sgd", "fedbuff dp_sgd"),
 }
 FEW = {"glasu_exact gaussian_embedding", "send_once rr_bins", "vfl embedding_and_label", "gd_join tablepuppet"}
 EVERY = [pytest.param(case, marks=[pytest.mark.slow] if case in STOOD_FOR else []) for case in CASES]

@@ -448,6 +448,7 @@ IN_REAL_TIME = {
     "avfl": BANK,
     "avfl_ps": [*BANK, "algorithm.workers=2"],
     "leasgd_async": ["dataset=digits", "model.widths=[16]", "algorithm.workers=3", "checkpoint_every=null"],
+    "fedbuff": ["dataset=digits", "model.widths=[16]", "algorithm.workers=3"],
 }
 
 
@@ -470,7 +471,9 @@ def test_what_depends_on_time_runs_to_its_end_in_real_time(
     assert (summary["engine"], summary["compute_clock"], summary["timing"]) == ("ray", "measured", "measured")
     assert list(run.curve["round"]) == [1, 2, 3] and np.isfinite(run.curve["train_loss"]).all()
     assert 0 < summary["idle_seconds"] < summary["virtual_seconds"] < summary["wall_seconds"]
-    if algorithm == "leasgd_async":
+    if algorithm == "fedbuff":
+        assert list(run.curve["iterations"]) == [1, 3, 4]  # three updates a round, two for a step
+    if algorithm in ("leasgd_async", "fedbuff"):
         return
     batches = -(-360 // 32)  # of 600 rows 60 % are for training
     assert list(run.curve["iterations"]) == [batches, 2 * batches, 3 * batches]

@@ -46,7 +46,7 @@ COLUMNS = {
     "running_seconds": "running time, virtual s",
     "utilisation": "share of the cores' time that they computed",
     "waiting_seconds": "seconds of an epoch in which a worker waited",
-    "staleness": "steps of a passive party between an embedding and its gradient, mean of the last epoch",
+    "staleness": "steps between an embedding and its gradient (mean of the last epoch), or a model and its update",
     "epsilon": "epsilon at the end",
     "success_rate": "share of entries that the attack recovered",
     "floor": "the same of the best constant guess",
@@ -202,7 +202,7 @@ def numbers(run: Run, targets: Mapping[str, Target], shown: Iterable[str] = COLU
     found |= {key: summary[key] for key in ("communication_seconds", "idle_seconds")}
     found |= {"running_seconds": summary["virtual_seconds"], "epsilon": summary["privacy"]["epsilon"]}
     found |= {key: summary.get(key) for key in ("utilisation", "waiting_seconds")}
-    found["staleness"] = summary.get("staleness_passive_1")
+    found["staleness"] = summary.get("staleness", summary.get("staleness_passive_1"))
     found |= _beside(summary)
     found |= {key: summary["attack"].get(key) for key in ("success_rate", "floor", "r2") if "attack" in summary}
     if None not in (found["success_rate"], found["floor"]):

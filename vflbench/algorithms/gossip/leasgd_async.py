@@ -73,10 +73,7 @@ def check(config: RunConfig) -> list[Problem]:
     problems = shared.check_pools(config)
     if not 0 <= cfg.spread < 1:
         problems.append(Problem("algorithm.spread", cfg.spread, "must be at least 0 and below 1"))
-    if config.network.timing != "causal":
-        allowed = "leasgd_async depends on when each message comes: causal"
-        problems.append(Problem("network.timing", config.network.timing, allowed))
-    return problems
+    return problems + shared.check_causal(config)
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -86,6 +86,12 @@ def check_pools(config: RunConfig) -> list[Problem]:
     return [Problem("algorithm.workers", config.algorithm.workers, allowed)] if few else []
 
 
+def check_causal(config: RunConfig) -> list[Problem]:
+    """Return a problem where messages have no times of their own, which a time-dependent method needs."""
+    allowed = f"{config.algorithm.name} depends on when each message comes: causal"
+    return [] if config.network.timing == "causal" else [Problem("network.timing", config.network.timing, allowed)]
+
+
 def check_data(
     config: RunConfig,
     public: ShardedPublic,
@@ -196,7 +202,7 @@ class LocalSgd:
         """
         self.start()
         if self.secret is None:
-            order, ahead = torch.from_numpy(self._order()).to(self.device), max(1, AHEAD // self.batch)
+            order, ahead = torch.from_numpy(self.order(self.steps)).to(self.device), max(1, AHEAD // self.batch)
         for number in range(self.steps):
             if self.secret is None:
                 place = number % ahead
@@ -210,15 +216,24 @@ class LocalSgd:
     def draw(self) -> None:
         """Draw a batch for the next step, in methods without common iterations."""
         if self.secret is None:
-            chosen = self.batches.choice(self.rows, self.batch, replace=False, shuffle=False)
-            rows = torch.from_numpy(chosen).to(self.device)
+            self.take(self.batches.choice(self.rows, self.batch, replace=False, shuffle=False))
+
+    def take(self, batch: np.ndarray) -> None:
+        """Take the rows of these numbers, (batch,), as the batch of the next step; with privacy it draws its own."""
+        if self.secret is None:
+            rows = torch.from_numpy(batch).to(self.device)
             self.chosen = self.x[rows], self.y[rows]
 
-    def _order(self) -> np.ndarray:
-        """(steps, batch): a round's batches; rows are drawn without replacement as far as they reach."""
-        count = self.steps * self.batch
+    def order(self, steps: int) -> np.ndarray:
+        """(steps, batch): row numbers of so many batches, drawn without replacement as far as the rows reach.
+
+        With privacy (steps, 0): every step draws its batch itself.
+        """
+        if self.secret is not None:
+            return np.empty((steps, 0), np.int64)
+        count = steps * self.batch
         passes = [self.batches.permutation(self.rows) for _ in range(-(-count // self.rows))]
-        return np.concatenate(passes)[:count].reshape(self.steps, self.batch)
+        return np.concatenate(passes)[:count].reshape(steps, self.batch)
 
     def end(self, round: int, evaluates: bool) -> dict[str, Any]:
         """Copy w into the model, and return what the worker reports."""
