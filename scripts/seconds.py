@@ -26,6 +26,7 @@ from vflbench.papers import measured
 from vflbench.results import reader
 from vflbench.runner.costs import clock, network_config
 from vflbench.runner.finished import Trained
+from vflbench.types import VflbenchError
 
 KEYS = ("algorithm.name", "algorithm.workers", "algorithm.local_steps")
 RANKING = ("loss", "roles")  # tags of LEASGD's messages that say who leads
@@ -85,7 +86,9 @@ def main() -> int:
             found = []
             for run, without in zip(runs, times, strict=True):
                 if target != "end":
-                    alone = local[key[1], run.summary["seed"]]
+                    alone = local.get((key[1], run.summary["seed"]))
+                    if alone is None:
+                        raise VflbenchError(f"{run.folder}: there is no run of local_sgd with its seed and workers")
                     goal = measured.beyond_local(alone, share, target == measured.TRAIN_LOSS)
                     at = place(run, target, goal)
                 elif run.status == "diverged":
