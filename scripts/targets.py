@@ -2,8 +2,9 @@
 
 Every FOLDER holds runs with an epsilon (a sweep's folder). Settings (algorithm and number of workers) are averaged over
 their seeds: accuracy and epsilon after the last step, and steps and epsilon at the first evaluation at which the
-validation metric is at the target, over the runs that get there. The noise is that of the whole run. Spreads are sample
-standard deviations. Prints CSV.
+validation metric is at the target, over the runs that get there. The noise is that of the whole run. Epsilon is the
+run's own, and beside it that of the moments accountant, by which the paper reports its own. Spreads are sample standard
+deviations. Prints CSV.
 """
 
 from __future__ import annotations
@@ -17,7 +18,22 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from vflbench.privacy import accountant
 from vflbench.results import reader
+from vflbench.types import VflbenchError
+
+
+def classical(run: reader.Run, steps: int) -> float:
+    """The moments accountant's epsilon after so many steps of a run; it covers models, and no noisy losses.
+
+    Raises
+    ------
+    VflbenchError : losses have noise of their own, whose part of epsilon is not known here.
+    """
+    spent = run.summary["privacy"]
+    if "ranking_epsilon" in spent:
+        raise VflbenchError(f"{run.folder}: ranking=noisy spends epsilon on losses, too: use ranking=running")
+    return accountant.classical_epsilon([(spent["noise_multiplier"], spent["sample_rate"], steps)], spent["delta"])
 
 
 def moments(values: list[float]) -> str:
@@ -35,17 +51,21 @@ def main() -> int:
             if run.status == "completed" and run.summary["privacy"]["epsilon"]:
                 algorithm = run.manifest["config"]["algorithm"]
                 settings[algorithm["name"], algorithm["workers"]].append(run)
-    print("algorithm,workers,at,seeds,steps_mean,steps_sd,epsilon_mean,epsilon_sd,classical_epsilon,test_mean,test_sd")
+    names = ("steps", "epsilon", "classical_epsilon", "test")
+    spreads = ",".join(f"{name},{name}_sd" for name in names)
+    print(f"algorithm.name,algorithm.workers,at,seeds,{spreads}")
     for (name, workers), runs in sorted(settings.items(), key=lambda item: (item[0][1], item[0][0])):
         metric = runs[0].summary["metric"]["name"]
         for target in [None, *given.target]:
-            rows = [run.curve if target is None else run.curve[run.curve[f"val_{metric}"] >= target] for run in runs]
-            found = [own.iloc[-1 if target is None else 0] for own in rows if len(own)]
-            columns = [
-                moments([float(row[key]) for row in found]) for key in ("iterations", "epsilon", f"test_{metric}")
-            ]
-            classical = f"{runs[0].summary['privacy']['classical_epsilon']:.4f}" if target is None else ""
-            print(f"{name},{workers},{target or 'end'},{len(found)},{columns[0]},{columns[1]},{classical},{columns[2]}")
+            found = []
+            for run in runs:
+                rows = run.curve if target is None else run.curve[run.curve[f"val_{metric}"] >= target]
+                if len(rows):
+                    row = rows.iloc[-1 if target is None else 0]
+                    steps = int(row["iterations"])
+                    found.append((steps, row["epsilon"], classical(run, steps), row[f"test_{metric}"]))
+            columns = [moments([float(one[place]) for one in found]) for place in range(len(names))]
+            print(f"{name},{workers},{target or 'end'},{len(found)},{','.join(columns)}")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import importlib
 import json
 import re
 import sys
@@ -18,7 +19,7 @@ from vflbench.data.relational.tables import RawTable, RawTables, divide
 from vflbench.data.tasks import Equality
 from vflbench.federation.ray import cluster
 from vflbench.results import reader
-from vflbench.types import DataSource, Metric
+from vflbench.types import DataSource, Metric, VflbenchError
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 
@@ -101,6 +102,74 @@ def test_validate_architectures(ray_cluster, monkeypatch, capsys, tmp_path):
     with pytest.raises(SystemExit):
         script.main(["--rows", "-5"])
     assert "-5: must be a whole number of at least 1" in capsys.readouterr().err
+
+
+@pytest.fixture
+def table(monkeypatch, capsys):
+    """Runs a script of that name on folders; the CSV that it prints, by its keys."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+
+    def call(name, *arguments):
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *map(str, arguments)])
+        assert importlib.import_module(name).main() == 0
+        return list(csv.DictReader(capsys.readouterr().out.splitlines()))
+
+    return call
+
+
+DIGITS = ["dataset=digits", "algorithm.workers=3", "epochs=2", "seed=0", "plot=none", "floor=none"]
+
+
+@pytest.mark.slow
+def test_seconds_with_and_without_ranks(table, tmp_path):
+    """A star, where all workers meet in every step.
+
+    By hand: a step takes a latency and a model, 22 steps. Roles are told 8 times, which takes two latencies more. The
+    same without these messages takes exactly as long as random roles.
+    """
+    star = ["algorithm=leasgd", "algorithm.mode=star", "algorithm.recategorise_every=3", *DIGITS]
+    runs = {
+        "ranked": vflbench.run([*star, f"hydra.run.dir={tmp_path}/ranked"]),
+        "local": vflbench.run(["algorithm=local_sgd", "algorithm.lr=0.01", *DIGITS, f"hydra.run.dir={tmp_path}/local"]),
+    }
+    random = vflbench.run([*star, "algorithm.ranking=random", f"hydra.run.dir={tmp_path}/other/random"])
+    found = {
+        (row["algorithm.name"], row["target"], row["share"]): row
+        for row in table("seconds", tmp_path / "ranked", tmp_path / "local")
+    }
+    end = found["leasgd", "end", ""]
+    model = random.summary["bytes"]["total"] / random.summary["vectors"]
+    assert float(end["unranked_seconds"]) == pytest.approx(random.summary["communication_seconds"], rel=1e-5)
+    assert float(end["unranked_seconds"]) == pytest.approx(22 * (0.136 + model * 8 / 0.42e9), rel=1e-5)
+    assert float(end["seconds"]) - float(end["unranked_seconds"]) == pytest.approx(8 * 2 * 0.136, abs=1e-4)
+    assert float(end["seconds"]) == pytest.approx(runs["ranked"].summary["communication_seconds"], rel=1e-5)
+
+    curve, loss = runs["ranked"].curve, 0.5 * runs["local"].curve["train_loss"].min()
+    there = curve[curve["train_loss"] <= loss].iloc[0]
+    half = found["leasgd", "train_loss", "0.5"]
+    assert (half["seeds"], half["reached"], float(half["goal"])) == ("1", "1", pytest.approx(loss, rel=1e-5))
+    assert float(half["seconds"]) == pytest.approx(there["communication_seconds"], rel=1e-5)
+    assert float(half["megabytes"]) == pytest.approx(there["bytes"] / 1e6, rel=1e-5)
+    alone = [row["reached"] for (name, target, _), row in found.items() if name == "local_sgd" and target != "end"]
+    assert alone == ["0", "0", "0"]
+    with pytest.raises(VflbenchError, match="ranked: there is no run of local_sgd with its seed and workers"):
+        table("seconds", tmp_path / "ranked")
+
+
+@pytest.mark.slow
+def test_epsilon_at_a_target_by_both_conversions(table, tmp_path):
+    """At the end both are the summary's own; at the first evaluation both are smaller."""
+    private = ["algorithm=leasgd", "privacy=dp_sgd", "privacy.epsilon=4", "algorithm.batch_size=64", *DIGITS]
+    run = vflbench.run([*private, "algorithm.ranking=running", f"hydra.run.dir={tmp_path}/running"])
+    end, first = table("targets", tmp_path / "running", "--target", "0.01")
+    spent = run.summary["privacy"]
+    for name in ("epsilon", "classical_epsilon"):
+        assert end[name] == f"{spent[name]:.4f}" and 0 < float(first[name]) < float(end[name])
+    assert (end["at"], first["at"]) == ("end", "0.01")
+    assert int(float(first["steps"])) == run.curve["iterations"].iloc[0] < int(float(end["steps"])) == spent["steps"]
+    noisy = vflbench.run([*private, f"hydra.run.dir={tmp_path}/noisy"])
+    with pytest.raises(VflbenchError, match="ranking=noisy spends epsilon on losses"):
+        table("targets", noisy.folder)
 
 
 @pytest.fixture

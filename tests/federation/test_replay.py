@@ -9,6 +9,7 @@ import pytest
 
 from tests.federation.toys import Toy, ahead_specs, gbps, modelled, network, ring_specs, star_specs
 from vflbench.federation.ledger import COLUMN, sort_ledger
+from vflbench.federation.party import Party, PartySpec
 from vflbench.federation.replay import Program
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.types import LinkConfig, NetworkConfig, VflbenchError
@@ -83,3 +84,29 @@ def test_a_trace_without_a_send_is_no_run() -> None:
     traces["client_1"] = traces["client_1"][:0]
     with pytest.raises(VflbenchError, match=r"of one run: .* waits for a message from .* for ever"):
         Program(ledger, traces, roles("star")).retime(NETWORKS[1])
+
+
+def test_without_a_message_nobody_waits_for_it() -> None:
+    """Two rounds by hand, at 1 s and 1 byte per second: a asks (8 bytes), b answers (80 bytes)."""
+
+    async def asks(me: Party, *_: object) -> None:
+        async for _ in me.rounds():
+            await me.send("b", 0.5, tag="question")
+            await me.recv("b", tag="answer")
+
+    async def answers(me: Party, *_: object) -> None:
+        async for _ in me.rounds():
+            await me.recv("a", tag="question")
+            await me.send("a", np.zeros(10), tag="answer")
+
+    profile = network(1.0, 1.0)
+    engine = SimulatedEngine({"a": PartySpec(asks), "b": PartySpec(answers)}, rounds=2, network=profile)
+    engine.run()
+    program = Program(engine.ledger.take(), engine.take_trace(), {"a": "client", "b": "client"})
+    question = program.rows[:, COLUMN["tag"]] == list(engine.tags).index("question")
+    assert question.tolist() == [True, True, False, False]  # by source
+    assert program.without_computing(profile)[2] == 2 * (9 + 81)
+    # b sends its two answers, one behind the other
+    assert program.without_computing(profile, question) == {1: 81, 2: 161}
+    assert program.without_computing(profile, ~question)[2] == 8 + 8 + 1
+    assert program.without_computing(profile, question | True) == {1: 0, 2: 0}

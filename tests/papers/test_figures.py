@@ -6,7 +6,9 @@ import json
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from vflbench import cli, config
@@ -188,6 +190,54 @@ def test_floor_ceiling_and_what_predictions_take(make_run):
     assert known["megabytes_to_target"] == 30.0  # at round 30: 0.5 is a quarter of the way from 0.4 to 0.8
     bare = measured.numbers(make_run("bare"), {"accuracy": "alone+0.25"})
     assert all(math.isnan(bare[name]) for name in (*names, "megabytes_to_target"))
+
+
+def test_a_target_that_takes_communication(make_run):
+    """A quarter fewer errors than local SGD at its best, of the same seed and number of workers: 0.7 where it has 0.6.
+
+    By hand: D-PSGD has 0.25, 0.5 and 0.75 at rounds 10, 20 and 30, at 2 s and 1 MB each.
+    """
+
+    def run(name, algorithm, seed=0, workers=5, level=lambda t: t / 50):
+        return make_run(name, algorithm=algorithm, seed=seed, options={"workers": workers}, level=level)
+
+    runs = [
+        run("local", "local_sgd"),
+        run("local1", "local_sgd", seed=1, level=lambda t: 0.7),  # 0.775 there: never reached
+        run("d_psgd", "d_psgd", level=lambda t: t / 40),
+        run("d_psgd1", "d_psgd", seed=1, level=lambda t: t / 40),
+        run("more", "d_psgd", workers=15),
+    ]
+    table = measured.table(runs, ["algorithm.name", "algorithm.workers"], {"accuracy": "local_sgd*0.75"})
+    local, five, fifteen = table
+    assert (local["reached"], five["reached"]) == (0, 1)
+    assert [five["by_seed"][seed]["seconds_to_target"] for seed in (0, 1)] == [60.0, math.inf]
+    assert math.isnan(fifteen["seconds_to_target"])  # nobody was alone there: no target
+
+
+@pytest.mark.parametrize(
+    ("goal", "training", "target"), [("max", True, 0.1), ("max", False, 0.85), ("min", True, 0.1), ("min", False, 0.35)]
+)
+def test_local_sgds_best_evaluation_counts(goal, training, target):
+    """Of all its runs, and not the last: the least training loss 0.2, accuracy 0.7 or an error of 0.7."""
+    curves = [{"train_loss": [0.9, 0.2, 0.4]}, {"train_loss": [0.8, float("nan")]}]
+    values = {"max": ([0.1, 0.7, 0.6], [0.2, 0.1]), "min": ([0.9, 0.7, 0.8], [0.9, 0.8])}[goal]
+    runs = [
+        SimpleNamespace(
+            summary={"metric": {"name": "accuracy", "goal": goal}},
+            curve=pd.DataFrame({**curve, "val_accuracy": own}),
+        )
+        for curve, own in zip(curves, values, strict=True)
+    ]
+    assert measured.beyond_local(runs, 0.5, training) == pytest.approx(target)
+
+
+def test_the_papers_epsilon_stands_beside_ours(make_run):
+    spent = {"mechanism": "dp_sgd", "epsilon": 4.5, "classical_epsilon": 5.07}
+    private, bare = make_run("private", privacy=spent), make_run("bare")
+    found = measured.numbers(private, {})
+    assert (found["epsilon"], found["classical_epsilon"]) == (4.5, 5.07)
+    assert math.isnan(measured.numbers(bare, {})["classical_epsilon"])
 
 
 @pytest.mark.slow

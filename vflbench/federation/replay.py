@@ -98,9 +98,17 @@ class Program:
         """When each round ends under `network`, and when each message is sent and delivered."""
         return _Replay(self, network, self.steps).retimed()
 
-    def without_computing(self, network: NetworkConfig) -> dict[int, float]:
-        """When each round would end if computing took no time, as `Retimed.ends`."""
-        steps = [steps[(steps < len(self.rows)) | (steps >= self.marks)] for steps in self.steps]
+    def without_computing(self, network: NetworkConfig, absent: np.ndarray | None = None) -> dict[int, float]:
+        """When each round would end if computing took no time, as `Retimed.ends`.
+
+        absent : (messages,) bool, by row of `rows`: nobody sends these messages, or waits for them.
+        """
+        messages = len(self.rows)
+        steps = [steps[(steps < messages) | (steps >= self.marks)] for steps in self.steps]
+        if absent is not None:
+            whose = [np.where(own < 0, -1 - own, own) for own in steps]  # the row of a message, sent or read
+            gone = np.append(absent, False)  # at the end: what is no message
+            steps = [own[~gone[np.minimum(row, messages)]] for own, row in zip(steps, whose, strict=True)]
         return _Replay(self, network, steps).run()
 
 

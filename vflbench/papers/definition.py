@@ -9,7 +9,8 @@ keys: [dataset.name, ...]       configuration keys in which settings differ, a r
                                 other keys but the seed must be equal
 target: {accuracy: 0.8}         what the validation metric must reach, by metric (and data set); else the preset's
                                 target; or train_loss: what the training loss must reach; or alone+0.9: 90 % of the way
-                                from label owner alone to centralised
+                                from label owner alone to centralised; or local_sgd*0.5: half of local SGD's lowest
+                                training loss or fewest validation errors, so that it takes communication to get there
 against: {privacy.name: none}   `excess` compares a run with that of the same seed and setting, but for these keys
 pictures:                       one below the other
   - kind: values                a column of the table against a key; or `curves`: the test metric against a column of

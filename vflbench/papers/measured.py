@@ -1,6 +1,7 @@
 """The results of a figure's runs: a row per setting, averaged over seeds."""
 
 import functools
+import itertools
 import json
 import math
 import re
@@ -23,6 +24,7 @@ TRAIN_LOSS = "train_loss"  # a target for the training loss instead of the metri
 Target = float | str | Mapping[str, float | str]
 LEAST_SQUARES = "least_squares+"  # a target: the RMSE of least squares on the join, plus the number after it
 ALONE = "alone+"  # a target: so large a share of the way from label owner alone to centralised
+LOCAL = "local_sgd*"  # a target: so large a share of what workers reach that send nothing; see `beyond_local`
 
 # Column -> what it is, with its unit. For each there is `<column>_sd`, the sample standard deviation over seeds.
 COLUMNS = {
@@ -48,6 +50,7 @@ COLUMNS = {
     "waiting_seconds": "seconds of an epoch in which a worker waited",
     "staleness": "steps between an embedding and its gradient (mean of the last epoch), or a model and its update",
     "epsilon": "epsilon at the end",
+    "classical_epsilon": "epsilon at the end by the moments accountant's bound, as papers of 2016 to 2019 have it",
     "success_rate": "share of entries that the attack recovered",
     "floor": "the same of the best constant guess",
     "advantage": "entries that the attack recovered beyond the best constant guess, share",
@@ -104,7 +107,7 @@ def table(
     runs : only those that ended, well or diverged, are used.
     keys : dotted configuration keys in which settings differ.
     targets : metric -> what the validation metric must reach (or data set -> that), or train_loss -> what the training
-        loss must reach; else a run's own target counts.
+        loss must reach; else a run's own target counts. For `local_sgd*0.5` local SGD must be among `runs`.
     wanted : columns beyond COLUMNS, as in `columns`.
     against : `excess` compares with the run of the same seed and setting, but for these keys.
     absent : configurations of wanted runs that are not there; a setting that has only these has no seeds.
@@ -129,8 +132,14 @@ def table(
     for config in absent:
         missing[tuple(map(str, _values(config, keys).values()))].append(config)
     rows = []
+    local: dict[tuple[Any, int], list[Run]] = defaultdict(list)
+    for run in itertools.chain(*groups.values()):
+        if run.summary["algorithm"] == "local_sgd":
+            local[_pool(run)].append(run)
     measures = {
-        (*name, run.summary["seed"]): numbers(run, targets, shown) for name, own in groups.items() for run in own
+        (*name, run.summary["seed"]): numbers(run, targets, shown, local[_pool(run)])
+        for name, own in groups.items()
+        for run in own
     }
     for name, own in groups.items():
         seeds = [run.summary["seed"] for run in own]
@@ -189,8 +198,15 @@ def _values(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     return {key: str(values[key]) if isinstance(values.get(key), list) else values.get(key, "-") for key in keys}
 
 
-def numbers(run: Run, targets: Mapping[str, Target], shown: Iterable[str] = COLUMNS) -> dict[str, float]:
-    """The columns `shown` of one run; NaN where it has none."""
+def _pool(run: Run) -> tuple[Any, int]:
+    """Runs of methods with workers that have the same rows: their number, and the seed."""
+    return run.manifest["config"]["algorithm"].get("workers"), run.summary["seed"]
+
+
+def numbers(
+    run: Run, targets: Mapping[str, Target], shown: Iterable[str] = COLUMNS, local: Sequence[Run] = ()
+) -> dict[str, float]:
+    """The columns `shown` of one run; NaN where it has none. `local`: local SGD's runs on the same rows."""
     summary, curve = run.summary, run.curve
     metric, sign = summary["metric"]["name"], 1 if summary["metric"]["goal"] == "max" else -1
     found: dict[str, Any] = dict.fromkeys(shown, math.nan)
@@ -201,6 +217,7 @@ def numbers(run: Run, targets: Mapping[str, Target], shown: Iterable[str] = COLU
     found |= {key: summary[key] for key in ("messages", "vectors", "wall_seconds")}
     found |= {key: summary[key] for key in ("communication_seconds", "idle_seconds")}
     found |= {"running_seconds": summary["virtual_seconds"], "epsilon": summary["privacy"]["epsilon"]}
+    found["classical_epsilon"] = summary["privacy"].get("classical_epsilon")
     found |= {key: summary.get(key) for key in ("utilisation", "waiting_seconds")}
     found["staleness"] = summary.get("staleness", summary.get("staleness_passive_1"))
     found |= _beside(summary)
@@ -217,7 +234,7 @@ def numbers(run: Run, targets: Mapping[str, Target], shown: Iterable[str] = COLU
         if place := at(column):
             passed = curve[curve[place[0]].astype("float64") >= place[1] - 1e-9]
             found[column] = passed[f"{splits(metric)[-1]}_{metric}"].iloc[0] if len(passed) else math.nan
-    goal = target(run, targets)
+    goal = target(run, targets, local)
     if goal is not None:
         judged = f"{splits(metric)[0]}_{metric}"
         if TRAIN_LOSS in targets:
@@ -239,7 +256,7 @@ def _beside(summary: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def target(run: Run, targets: Mapping[str, Target]) -> float | None:
+def target(run: Run, targets: Mapping[str, Target], local: Sequence[Run] = ()) -> float | None:
     """What the run must reach: the figure's target, else that of its configuration; None without a target."""
     config = run.manifest["config"]
     value = targets.get(TRAIN_LOSS, targets.get(run.summary["metric"]["name"]))
@@ -252,12 +269,30 @@ def target(run: Run, targets: Mapping[str, Target]) -> float | None:
         if alone is None or centralised is None:
             return None
         return float(alone + float(value.removeprefix(ALONE)) * (centralised - alone))
+    if isinstance(value, str) and value.startswith(LOCAL):
+        return beyond_local(local, float(value.removeprefix(LOCAL)), TRAIN_LOSS in targets) if local else None
     if isinstance(value, str):
         best = least_squares(
             json.dumps(config["dataset"], sort_keys=True), run.summary["seed"], config.get("data_root")
         )
         return best + float(value.removeprefix(LEAST_SQUARES))
     return None if value is None else float(value)
+
+
+def beyond_local(local: Sequence[Run], share: float, training: bool) -> float:
+    """A target that takes communication: no worker gets there with its own rows.
+
+    Parameters
+    ----------
+    local : runs of local SGD, the best evaluation of which counts.
+    share : below 1, of its lowest training loss (`training`), or of its fewest errors on the validation rows.
+    """
+    metric, larger = local[0].summary["metric"]["name"], local[0].summary["metric"]["goal"] == "max"
+    column = TRAIN_LOSS if training else f"{splits(metric)[0]}_{metric}"
+    values = np.concatenate([run.curve[column].to_numpy(float) for run in local])
+    if training or not larger:
+        return float(share * np.nanmin(values))
+    return float(1 - share * (1 - np.nanmax(values)))
 
 
 @functools.lru_cache
