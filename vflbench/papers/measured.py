@@ -200,7 +200,7 @@ def _values(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
 
 def _pool(run: Run) -> tuple[Any, int]:
     """Runs of methods with workers that have the same rows: their number, and the seed."""
-    return run.manifest["config"]["algorithm"].get("workers"), run.summary["seed"]
+    return setting(run, ["algorithm.workers"])["algorithm.workers"], run.summary["seed"]
 
 
 def numbers(
