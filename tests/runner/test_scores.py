@@ -51,7 +51,7 @@ def test_a_key_that_nobody_knows_is_refused_by_name(tmp_path: Path, monkeypatch:
         monkeypatch,
     )
     text = failed(tmp_path / "run")
-    assert "client_0 reports 'prediction' in round 2; what can be reported is train_loss, predictions, otherwise" in text
+    assert "client_0 reports 'prediction' in round 2; what can be reported is train_loss, predictions" in text
     assert "Did you mean 'predictions'?" in text
 
 
