@@ -3,7 +3,7 @@
 CLONE is your folder with a clone of github.com/JerryLead/TablePuppet (commit 716b310 or later); nothing is written in
 it. Both train on the same tables, the 100,000-rating sample of MovieLens-1M, with the same grid of learning rates (and
 rho). Each takes the setting with the least validation error at the last epoch; the table has its test error. The table
-is printed, and written to docs/results/tablepuppet/oracle.csv.
+is printed, and with --out written to a new file: docs/results/tablepuppet/oracle.csv was made so.
 
 Theirs runs as its README says, a process a setting: `run/admm.py` (their TP-Join-ADMM) and `run/sgd.py` (VFL-SGD). It
 scores one file of ratings, so that it gets the validation ratings as its test file, and the test ratings at the end
@@ -36,7 +36,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from vflbench.data.tasks import RelationalTask
 
-TABLE = ROOT / "docs" / "results" / "tablepuppet" / "oracle.csv"
 LOG = "log.jsonl"
 NEEDED = [f"{folder}/{name}.py" for folder in ("run", "client", "server") for name in ("admm", "sgd")]
 NEEDED += ["dataset/movielens.py", "model/model.py"]
@@ -244,6 +243,18 @@ def compare(clone: Path, folder: Path, options: argparse.Namespace) -> list[dict
     return rows
 
 
+def positive(kind: type[int] | type[float]) -> Callable[[str], float]:
+    """The type of an argument that is a finite number above 0."""
+
+    def read(text: str) -> float:
+        if not 0 < (value := kind(text)) < math.inf:
+            raise ValueError
+        return value
+
+    read.__name__ = "positive number"
+    return read
+
+
 def main(arguments: list[str] | None = None) -> int:
     from vflbench.data import sources
     from vflbench.data.relational import movielens
@@ -251,14 +262,16 @@ def main(arguments: list[str] | None = None) -> int:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("clone", type=Path)
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--rates", type=float, nargs="+", default=[0.05, 0.1])
-    parser.add_argument("--rhos", type=float, nargs="+", default=[0.5, 1.0])
+    parser.add_argument("--epochs", type=positive(int), default=10)
+    parser.add_argument("--rates", type=positive(float), nargs="+", default=[0.05, 0.1])
+    parser.add_argument("--rhos", type=positive(float), nargs="+", default=[0.5, 1.0])
     parser.add_argument("--seed", type=int, default=0, help="which ratings are for validation and test")
-    parser.add_argument("--out", type=Path, default=TABLE)
+    parser.add_argument("--out", type=Path, help="a new file for the table, as CSV")
     options = parser.parse_args(arguments)
     clone = options.clone.resolve()
     try:
+        if options.out and (options.out.exists() or not options.out.absolute().parent.is_dir()):
+            raise Failed(f"--out {options.out}: must be a new file in a folder that is there")
         if missing := [name for name in NEEDED if not (clone / name).is_file()]:
             raise Failed(f"{options.clone}: no clone of JerryLead/TablePuppet, as it has no {', '.join(missing)}")
         data = movielens.Config(source="real", variant="1m_sample")
@@ -274,10 +287,11 @@ def main(arguments: list[str] | None = None) -> int:
     except (Failed, VflbenchError) as error:
         print(error, file=sys.stderr)
         return 1
-    with options.out.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    if options.out:
+        with options.out.open("x", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
     for row in ([*rows[0]], *(row.values() for row in rows)):
         print(" ".join(f"{value!s:>10}" for value in row))
     return 0

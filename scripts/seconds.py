@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from vflbench.federation.ledger import COLUMN
 from vflbench.papers import measured
-from vflbench.results import reader
+from vflbench.results import reader, selection
 from vflbench.runner.costs import clock, network_config
 from vflbench.runner.finished import Trained
 from vflbench.types import VflbenchError
@@ -52,10 +52,9 @@ def unranked(run: reader.Run) -> list[float]:
 
 def place(run: reader.Run, column: str, goal: float) -> int | None:
     """The first evaluation at which the training loss, or the metric on validation rows, is at the goal."""
-    if column == measured.TRAIN_LOSS:
-        there = run.curve[column] <= goal
-    else:
-        there = run.curve[f"val_{column}"] >= goal
+    if column != measured.TRAIN_LOSS:
+        return selection.reached(run, goal, f"val_{column}")
+    there = run.curve[column] <= goal
     return int(there.to_numpy().argmax()) if there.any() else None
 
 

@@ -332,3 +332,10 @@ def test_the_words_of_the_oracle_are_a_run(oracle, method, model):
         run = config.plan(hydra, words).config
     assert run.model.relu_output == (model == "theirs") != run.algorithm.center_labels
     assert run.algorithm.lr == 0.1 and run.epochs == run.eval_every == 10 and not run.algorithm.__dict__.get("proximal")
+
+
+def test_a_file_of_the_users_is_kept(oracle, tmp_path, capsys):
+    mine = tmp_path / "mine.csv"
+    mine.write_text("mine")
+    assert oracle.main([str(tmp_path / "clone"), "--out", str(mine)]) == 1
+    assert "mine.csv: must be a new file" in capsys.readouterr().err and mine.read_text() == "mine"

@@ -92,6 +92,14 @@ def test_bytes_are_those_of_the_compressor() -> None:
     assert sizes(trained(choco_sgd, data, compression="sign")) == {2 + 1 + 2 * 4}
 
 
+def test_top_k_that_saves_nothing_sends_the_change_itself() -> None:
+    change = torch.tensor([3.0, -1, 2])
+    for fraction, parts, kept in ((1.0, 1, [3, -1, 2]), (0.3, 2, [3, 0, 0])):
+        q = choco_sgd.Compressor(choco_sgd.Config(compression="topk", fraction=fraction), [3], np.random.default_rng(0))
+        sent = q.encode(change)
+        assert len(sent) == parts and q.decode(sent, change).tolist() == kept
+
+
 def test_signs_arrive_with_the_mean_magnitude_of_their_tensor() -> None:
     q = choco_sgd.Compressor(choco_sgd.Config(), [3, 2], np.random.default_rng(0))
     change = torch.tensor([1.0, -2.0, 6.0, -0.5, 0.25], dtype=torch.float64)

@@ -12,7 +12,7 @@ import pytest
 from tests.algorithms.small_columns import Result, classes, config, ridge
 from tests.options import option
 from vflbench.algorithms.split import secureboost
-from vflbench.algorithms.split.boosting import LEAF, Trees
+from vflbench.algorithms.split.boosting import LEAF, Labels, Trees
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.ledger import COLUMN
@@ -101,6 +101,12 @@ def test_it_grows_what_trying_every_split_grows(kinds: int) -> None:
             whole = (np.rint(of * UNIT).astype(np.int64) for of in (g, h))
             current[:, output] += grown(x, *whole, 3)
     np.testing.assert_allclose(scores(trained(task)), current, rtol=0, atol=1e-9)
+
+
+def test_a_derivative_that_is_too_large_is_cut() -> None:
+    labels = Labels(np.array([-1.0, 1.0]), 0)  # standardised already
+    found = labels.gradient(np.array([[1e6], [1.5]]), 0)
+    assert found.tolist() == [[2**31 - 1, UNIT], [UNIT // 2, UNIT]]
 
 
 @pytest.mark.parametrize("kinds", [0, 2, 3])

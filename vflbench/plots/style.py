@@ -11,19 +11,8 @@ from vflbench import registry
 
 # Okabe and Ito's palette for all kinds of colour vision; its yellow, unreadable on white, replaced by a wine red.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#000000")
-MARKERS = (
-    "o",
-    "s",
-    "^",
-    "D",
-    "v",
-    "P",
-    "X",
-    "h",
-    "<",
-    ">",
-    "p",
-)  # a family may have more methods than there are colours
+# A family may have more methods than there are colours.
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h", "<", ">", "p")
 GREYS = ("#000000", "#999999", "#555555", "#BBBBBB")  # lines of several methods each
 LINES = ("-", "--", "-.", ":")
 ALARM = "#C00000"  # warnings: data that are not real, a run that went wrong
