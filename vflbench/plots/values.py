@@ -152,7 +152,7 @@ def _set_axes(axes: Axes, picture: Picture, values: Sequence[Any], numeric: bool
     if not numeric:
         axes.set_xticks(range(len(values)), texts := [_tick(picture.x, value, names) for value in values])
         if sum(map(len, texts)) > 40:
-            axes.tick_params(axis="x", rotation=20)
+            axes.tick_params(axis="x", rotation=20 if len(texts) <= 8 else 90)  # slanted, many lie on each other
         axes.set_xlim(-0.5, len(values) - 0.5)
         axes.grid(axis="x", visible=False)
     if "y" in picture.log:
