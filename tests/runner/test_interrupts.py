@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -127,6 +129,22 @@ def test_what_is_being_written_is_written_and_then_the_signal_counts(number: sig
 
 
 @pytest.mark.usefixtures("heeded")
+def test_writing_for_long_makes_a_second_signal_no_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It came soon after the first; what is written meanwhile, on a busy machine, is still reported."""
+    monkeypatch.setattr(interrupts, "SOON", 0.2)
+    with interrupts.once():
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with interrupts.held_back(), interrupts.held_back():
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(0.3)
+        with pytest.raises(KeyboardInterrupt), interrupts.held_back():
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(0.3)
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("heeded")
 def test_what_a_process_hands_over_after_its_job_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the lock of the queue may stay taken, and the search or sweep waits for ever."""
     monkeypatch.setattr(interrupts.multiprocessing, "parent_process", lambda: "a process")
@@ -217,6 +235,23 @@ def test_a_folder_in_which_a_run_was_killed_is_not_held(tmp_path: Path) -> None:
     with lock.held(tmp_path / "a" / "b"):
         assert lock.held_below(tmp_path)
     assert not lock.held_below(tmp_path)
+
+
+def test_a_folder_that_is_removed_while_locks_are_looked_for_holds_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is interrupted before its first file leaves no folder; a search that ends waits for such runs."""
+    prepare(tmp_path / "run")
+    scandir = os.scandir
+
+    def removed(path: Any) -> Any:
+        if Path(path) == tmp_path / "run":
+            monkeypatch.undo()
+            shutil.rmtree(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", removed)
+    assert not lock.held_below(tmp_path) and not (tmp_path / "run").exists()
 
 
 # --- through the command ----------------------------------------------------------------------------------------------

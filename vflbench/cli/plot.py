@@ -16,7 +16,8 @@ def command(args: list[str]) -> int:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a folder of a run or sweep, or any folder above some")
     roots = [Path(name) for name in parser.parse_args(args).runs]
     found = {run.folder: partial(_draw_run, run) for root in roots for run in reader.find(root)}
-    found |= {path.parent: partial(_draw_sweep, path.parent) for root in roots for path in root.rglob("multirun.yaml")}
+    sweeps = [path.parent for root in roots for path in inventory.found_below(root, "multirun.yaml")]
+    found |= {folder: partial(_draw_sweep, folder) for folder in sweeps}
     drawn = sum([_drawn(folder, draw) for folder, draw in found.items()])
     if not found:
         raise VflbenchError(f"no run is in {', '.join(map(str, roots))}")

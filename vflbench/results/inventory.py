@@ -45,6 +45,12 @@ class _Listed:
 _known: dict[Path, _Listed] = {}  # what has been read of each list, which grows with every file that is written
 
 
+def found_below(folder: Path, *names: str) -> Iterator[Path]:
+    """The files of these names at or below `folder`. Folders that are removed meanwhile are passed over."""
+    for root, _, files in os.walk(folder):  # `Path.rglob` raises there
+        yield from (Path(root, name) for name in names if name in files)
+
+
 # --- the list ---------------------------------------------------------------------------------------------------------
 
 

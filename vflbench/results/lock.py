@@ -47,7 +47,7 @@ def held_below(folder: Path) -> bool:
     """Whether a process writes to a folder at or below this one; False where there are no locks."""
     if fcntl is None:
         return False
-    for path in folder.rglob(inventory.NAME):
+    for path in inventory.found_below(folder, inventory.NAME):
         with contextlib.suppress(OSError):  # gone meanwhile, or no locks
             file = os.open(path, os.O_RDWR)
             try:

@@ -275,7 +275,8 @@ def find(root: str | Path) -> list[Run]:
     root = Path(root)
     if not root.is_dir():
         raise VflbenchError(f"{root} is no folder")
-    return [Run(path.parent) for path in sorted(root.rglob("manifest.json"), key=lambda path: natural(str(path)))]
+    below = [path.parent for path in inventory.found_below(root, "manifest.json")]
+    return [Run(folder) for folder in sorted(below, key=lambda folder: natural(str(folder)))]
 
 
 def natural(text: str) -> list[tuple[int, str]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from vflbench.results import inventory
 from vflbench.results.folder import splits
 from vflbench.results.identity import flat, identifying
 from vflbench.results.reader import Run, load, natural
@@ -47,7 +48,7 @@ def collect(paths: Iterable[str | Path]) -> Collected:
     for path in map(Path, paths):
         if not path.is_dir():
             raise VflbenchError(f"{path} is no folder: name a run's folder, or one with runs below it")
-        below = {file.parent for name in ("manifest.json", "summary.json") for file in path.rglob(name)}
+        below = {file.parent for file in inventory.found_below(path, "manifest.json", "summary.json")}
         for folder in sorted(below, key=lambda found: natural(str(found))):
             folders.setdefault(folder.resolve(), folder)
     if not folders:

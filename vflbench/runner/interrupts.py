@@ -24,6 +24,7 @@ SOON = 5.0  # s after a signal, in which a second one is ignored
 PATIENCE = 60.0  # s that the other processes of a sweep have to write what they have reached
 
 received: list[int] = []  # the signals that came
+_came: float | None = None  # when the signal came that was held back and is heeded now
 
 
 def heed_sigterm() -> None:
@@ -98,7 +99,7 @@ def once() -> Iterator[None]:
 
     def first(interrupt: Callable[[], None]) -> None:
         nonlocal last
-        if time.monotonic() - last > SOON:
+        if _arrival() - last > SOON:
             last = time.monotonic()
             interrupt()
 
@@ -106,16 +107,25 @@ def once() -> Iterator[None]:
         yield
 
 
+def _arrival() -> float:
+    """When the signal came that is heeded now."""
+    return time.monotonic() if _came is None else _came
+
+
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
     """Signals wait for the end of the block (a few seconds of writing), and interrupt then."""
-    held: list[Callable[[], None]] = []
+    global _came
+    held: list[tuple[float, Callable[[], None]]] = []
     try:
-        with _handled(held.append):
+        with _handled(lambda interrupt: held.append((_arrival(), interrupt))):
             yield
     finally:
-        if held:
-            held[0]()
+        try:
+            for _came, interrupt in held:
+                interrupt()
+        finally:
+            _came = None
 
 
 @contextlib.contextmanager
