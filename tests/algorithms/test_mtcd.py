@@ -3,8 +3,10 @@ costs and times."""
 
 from __future__ import annotations
 
+import copy
 import itertools
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,7 +19,7 @@ import pytest
 import torch
 
 from tests.algorithms.small_columns import Result, classes, config, ridge, run, sparse
-from tests.options import topology_config
+from tests.options import privacy_config, topology_config
 from vflbench.algorithms.tokens import centralized_gd, dcpa, mtcd, shared, stcd, svfl
 from vflbench.algorithms.tokens.walks import Walk, Walks, check, grounds
 from vflbench.config import convert
@@ -26,6 +28,7 @@ from vflbench.federation import topology
 from vflbench.federation.clock import ComputeClock
 from vflbench.federation.party import RUNNING, SERVER, PartySpec
 from vflbench.federation.simulated import SimulatedEngine
+from vflbench.models import resnet_bn
 from vflbench.models.glm import Glm, Loss, largest_eigenvalue
 from vflbench.models.split_network import Config as ModelConfig
 from vflbench.models.split_network import SplitClient
@@ -118,6 +121,58 @@ def test_a_visit_to_a_split_network_follows_joint_autograd() -> None:
             for onward in (False, True):  # two tokens start from one graph, the first one at its last hop
                 again, (mine, _) = block.visit(block.theta, token, None, 2, 0.1, h, onward)
                 assert torch.equal(again, passed[0]) and torch.equal(mine, passed[1][0] if onward else token[0])
+
+
+def test_weight_decay_is_that_of_torch_s_sgd() -> None:
+    task = classes()
+    cfg = config(mtcd, task, weight_decay=0.3)
+    block = SplitClient(0, task.part(0, True), task.public, cfg, cfg.model, "cpu")
+    server = shared.make_server(task.joined(), task.public, cfg, cfg.model, "cpu")
+    token = server.token([block.represent().detach()] * task.parties)
+    twins = copy.deepcopy((block, server))
+    for (one, other), step in (
+        (
+            (block.local, twins[0].local),
+            lambda: block.move(block.visit(block.theta, token, None, 1, 0.1)[0]),
+        ),
+        ((server.fusion, twins[1].fusion), lambda: server.update(token, None, 1, 0.1)),
+    ):
+        sgd = torch.optim.SGD(other.parameters(), lr=0.1, weight_decay=0.3)
+        part = twins[0].local(block.x) - block.local(block.x).detach()  # 0, with the twin's gradient
+        torch.nn.functional.cross_entropy(twins[1].fusion(token[0] + part), server.y).backward()
+        step()
+        sgd.step()
+        sgd.zero_grad()
+        for mine, torchs in zip(one.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(mine.detach(), torchs.detach(), rtol=1e-12, atol=1e-14)
+        twins = copy.deepcopy((block, server))
+
+
+def test_step_sizes_that_fall_by_hand() -> None:
+    task = classes()
+    halved = config(svfl, task, batch_size=10, halve_every=2.0, rounds=6)
+    assert [shared.lr_of(halved, 0.8, t, 20) for t in (1, 4, 5, 9)] == [0.8, 0.8, 0.4, 0.2]  # a round is half an epoch
+    falls = config(svfl, task, anneal=True, rounds=4)
+    steps = [shared.lr_of(falls, 1.0, t, 20) for t in (1, 2, 3, 4)]
+    half = 0.99 * math.sqrt(0.5) / 2
+    assert steps == pytest.approx([1, 0.505 + half, 0.505, 0.505 - half])  # from 1 to 0.01, at round 5
+    both = config(mtcd, task, anneal=True, halve_every=2.0)
+    assert [str(problem) for problem in mtcd.check(both)] == [
+        "algorithm.halve_every=2.0: algorithm.anneal=true says how it falls: null."
+    ]
+    with_privacy = replace(config(svfl, task), model=resnet_bn.Config(), privacy=privacy_config("gaussian_embedding"))
+    assert "mixes rows" in str(svfl.check(with_privacy)[0])
+
+
+def test_statistics_of_batches_are_of_rounds_alone() -> None:
+    """What is measured before the first round, how many rows' graphs fit, leaves no trace: a resumed run repeats it."""
+    views = np.random.default_rng(0).integers(0, 256, (8, 1, 16, 16), dtype=np.uint8)
+    task = replace(classes(parties=2), features=(views, views), labels=np.arange(8) % 2)
+    cfg = replace(config(svfl, task), model=resnet_bn.Config(width=8))
+    block = SplitClient(0, task.part(0, True), task.public, cfg, cfg.model, "cpu")
+    block.represent()
+    counted = [value.item() for name, value in block.state_dict().items() if name.endswith("num_batches_tracked")]
+    assert set(counted) == {1}
 
 
 # --- the token is in accordance with the iterate ----------------------------------------------------------------------

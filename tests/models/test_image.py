@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch.func import functional_call, grad, stack_module_state, vmap
 
 from vflbench.config import convert
-from vflbench.models import image, mvcnn, resnet
+from vflbench.models import image, mvcnn, resnet, resnet_bn
 from vflbench.models.vertical import Aggregation, fusion
 
 
@@ -59,6 +59,22 @@ def test_a_sample_does_not_see_the_others_of_its_batch(config):
     # training and evaluation are the same function
     torch.testing.assert_close(network.eval()(x), together, rtol=0, atol=0)
     config.dtype = "float32"
+
+
+def test_batch_normalisation_is_of_the_batch_in_training_and_of_all_batches_in_evaluation():
+    """And starts as torch's does, whatever memory held."""
+    network = image.make_client(resnet_bn.Config(width=8, dtype="float64"), 1, generator())
+    layer = next(module for module in network if isinstance(module, torch.nn.BatchNorm2d))
+    fresh = torch.nn.BatchNorm2d(8).double()
+    assert all(torch.equal(layer.state_dict()[name], value) for name, value in fresh.state_dict().items())
+    assert parameters(network) == parameters(image.make_client(resnet.Config(width=8), 1, generator()))
+    x = torch.randint(0, 256, (5, 1, 16, 16), generator=generator())
+    inside = network[1](x.double() / 255)
+    together = network(x)
+    torch.testing.assert_close(layer.running_mean, 0.1 * inside.mean((0, 2, 3)))  # momentum 0.1, from 0
+    assert not torch.allclose(together[:2], network(x[:2]))
+    network.eval()
+    torch.testing.assert_close(network(x)[:2], network(x[:2]), rtol=1e-12, atol=1e-12)
 
 
 def test_bytes_and_numbers_of_the_same_size_are_the_same():

@@ -1,10 +1,10 @@
 """Networks for image views in split learning: one per client, (B, C, H, W) -> (B, E), and a fusion layer.
 
-`make_client` builds the network that the configuration names (mvcnn.py, resnet.py). All of them
+`make_client` builds the network that the configuration names (mvcnn.py, resnet.py, resnet_bn.py). All of them
 - take pixels from 0 to 255, of any type, and divide them by 255 first: data keep views as uint8, a quarter of float32;
-- have no batch normalisation. It couples the samples of a batch and keeps running statistics, which belong to no party
-  where parameters travel, are copied by token and averaged. Where a network normalises, it normalises groups of
-  channels, each sample by itself;
+- normalise groups of channels, if at all, each sample by itself. Batch normalisation couples the samples of a batch,
+  and keeps running statistics that are no parameters. Only `resnet_bn` has it, for methods whose clients keep their
+  network: the statistics stay with the client, and no message has them;
 - are drawn from the generator that is given; no global generator is used.
 """
 
@@ -17,6 +17,7 @@ from vflbench.models import DTYPES
 from vflbench.types import Problem, module_of
 
 CHANNELS_PER_GROUP = 8  # of group normalisation
+Kind = Literal["group", "batch", "none"]  # of normalisation
 
 
 def check(config: Any) -> list[Problem]:
@@ -33,7 +34,7 @@ def check(config: Any) -> list[Problem]:
 
 
 def make_client(config: Any, channels: int, generator: torch.Generator) -> nn.Module:
-    """A client's network, (B, channels, H, W) -> (B, E); `config` is `mvcnn.Config` or `resnet.Config`."""
+    """A client's network, (B, channels, H, W) -> (B, E); `config` is that of a module of this room."""
     with torch.device("meta"):  # shapes only: torch's own initialisation would draw from the global generator
         network: nn.Module = module_of(config).build(config, channels)
     return initialise(network, DTYPES[config.dtype], generator)
@@ -85,14 +86,18 @@ def initialise(network: nn.Module, dtype: torch.dtype, generator: torch.Generato
             elif isinstance(module, nn.Linear):
                 for parameter in module.parameters():
                     parameter.uniform_(-(module.in_features**-0.5), module.in_features**-0.5, generator=generator)
-            elif isinstance(module, nn.GroupNorm):
+            elif isinstance(module, nn.GroupNorm | nn.BatchNorm2d):
                 module.weight.fill_(1)
                 module.bias.zero_()
+                if isinstance(module, nn.BatchNorm2d):
+                    module.reset_running_stats()
             elif any(True for _ in module.parameters(recurse=False)):
                 raise TypeError(f"no initialisation of {type(module).__name__} is known")
     return network
 
 
-def norm(kind: Literal["group", "none"], channels: int) -> nn.Module:
-    """Group normalisation, or none."""
-    return nn.GroupNorm(channels // CHANNELS_PER_GROUP, channels) if kind == "group" else nn.Identity()
+def norm(kind: Kind, channels: int) -> nn.Module:
+    """The normalisation of so many channels."""
+    if kind == "group":
+        return nn.GroupNorm(channels // CHANNELS_PER_GROUP, channels)
+    return nn.BatchNorm2d(channels) if kind == "batch" else nn.Identity()

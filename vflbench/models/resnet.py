@@ -6,11 +6,11 @@ He, Zhang, Ren, Sun, CVPR 2016. Four stages of two blocks have `width`, 2, 4 and
 output is one linear layer to E = 16 numbers.
 
 Departures
-1. Group normalisation (8 channels a group) or none in place of batch normalisation (image.py says why).
+1. Group normalisation (8 channels a group) or none; `resnet_bn` has batch normalisation (image.py says why).
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -40,7 +40,7 @@ check = image.check
 class Block(nn.Module):
     """Two 3 x 3 convolutions beside a shortcut, which is a 1 x 1 convolution where the shape changes."""
 
-    def __init__(self, inside: int, outside: int, stride: int, kind: Literal["group", "none"]) -> None:
+    def __init__(self, inside: int, outside: int, stride: int, kind: image.Kind) -> None:
         super().__init__()
         self.first = nn.Conv2d(inside, outside, 3, stride, padding=1, bias=False)
         self.first_norm = image.norm(kind, outside)
@@ -56,7 +56,7 @@ class Block(nn.Module):
         return F.relu(self.second_norm(self.second(out)) + self.shortcut(x))
 
 
-def build(config: Config, channels: int) -> nn.Sequential:
+def build(config: Any, channels: int) -> nn.Sequential:
     """The network (B, channels, H, W) -> (B, E); torch draws its parameters, or none on the meta device."""
     w, kind = config.width, config.norm
     layers: list[nn.Module] = [image.Scaled(DTYPES[config.dtype])]

@@ -81,12 +81,12 @@ def resolve(config: Any, task: AlignedTask) -> Any:
     return config
 
 
-def descend(parameters: list[nn.Parameter], loss: Tensor, lr: float) -> None:
-    """Take one step down the gradient of `loss`."""
+def descend(parameters: list[nn.Parameter], loss: Tensor, lr: float, decay: float = 0.0) -> None:
+    """Take one step down the gradient of `loss`, plus that of decay / 2 ||theta||^2."""
     gradients = torch.autograd.grad(loss, parameters)
     with torch.no_grad():
         for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.sub_(gradient, alpha=lr)
+            (parameter.mul_(1 - lr * decay) if decay else parameter).sub_(gradient, alpha=lr)
 
 
 class SplitClient(nn.Module):
@@ -100,7 +100,7 @@ class SplitClient(nn.Module):
     ) -> None:
         super().__init__()
         dtype = DTYPES[model.dtype]
-        self.k = k
+        self.k, self.decay = k, config.algorithm.weight_decay
         self.classes = public.classes
         self.aggregation = vertical.aggregation(model, public.parties, config.algorithm.aggregation)
         generator = vertical.generator(model, config.seed, k, k)
@@ -147,7 +147,9 @@ class SplitClient(nn.Module):
             with self._at(theta), torch.no_grad():
                 return self.local(x)  # type: ignore[no-any-return]
         if self.kept_rows is None:
+            self.eval()  # statistics of batches are not to count these rows
             self.kept_rows = vertical.kept_rows(self.local, x, self.aggregation.parties)
+            self.train()
         with torch.set_grad_enabled(len(x) <= self.kept_rows):
             h: Tensor = self.local(x)
         return h
@@ -184,7 +186,8 @@ class SplitClient(nn.Module):
             for place in range(1, steps + 1):
                 loss = criterion(fusion(self.aggregation.put(others, h, self.k)), y, self.classes)
                 gradient = torch.autograd.grad(loss, own, retain_graph=retains and place == 1)
-                theta = theta - lr * torch.cat([g.reshape(-1) for g in gradient])
+                kept = theta * (1 - lr * self.decay) if self.decay else theta
+                theta = kept - lr * torch.cat([g.reshape(-1) for g in gradient])
                 vector_to_parameters(theta, own)
                 if place < steps:
                     h = self.local(x)
@@ -231,7 +234,7 @@ class SplitServer(nn.Module):
     def __init__(self, labels: np.ndarray, public: AlignedPublic, config: RunConfig, model: Any, device: str) -> None:
         super().__init__()
         dtype = DTYPES[model.dtype]
-        self.classes = public.classes
+        self.classes, self.decay = public.classes, config.algorithm.weight_decay
         self.aggregation = vertical.aggregation(model, public.parties, config.algorithm.aggregation)
         generator = vertical.generator(model, config.seed, "fusion", "fusion")
         top = vertical.top(model, self.aggregation, public.outputs)
@@ -254,7 +257,7 @@ class SplitServer(nn.Module):
             first = loss.item() if step == 0 else first
             if not own:
                 break
-            descend(own, loss, lr)
+            descend(own, loss, lr, self.decay)
         return first
 
     def predict(self, representations: list[dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -35,7 +35,7 @@ DEEP = ("mlp10", "residual_mlp")
 COMPOSED = "vertical"
 KEPT_BYTES = 2**31  # of activations that wait for gradients, of all parties together; beyond it they are computed again
 Views = tuple[Tensor | None, Tensor | None, Tensor, Tensor | None]
-IMAGES = ("mvcnn", "resnet")
+IMAGES = ("mvcnn", "resnet", "resnet_bn")
 
 
 class Network(Protocol):

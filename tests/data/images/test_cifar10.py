@@ -111,6 +111,37 @@ def test_whole_images_are_dealt_to_workers(tmp_path, sharding):
     np.testing.assert_array_equal(task.truth("test"), whole.truth("test"))
 
 
+def test_crops_and_flips_are_of_whole_images_and_in_training_only(tmp_path):
+    write_binary(tmp_path)
+    plain = load(Config(verify=False), "aligned", 4, 0, tmp_path)
+    task, again, other = (load(Config(verify=False, augment=3), "aligned", 4, seed, tmp_path) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(task.labels, np.tile(plain.labels, 3))
+    for split in ("val", "test"):
+        np.testing.assert_array_equal(task.held_out_features[split], plain.held_out_features[split])
+
+    def whole(quadrants):
+        return np.concatenate([np.concatenate(quadrants[at : at + 2], axis=3) for at in (0, 2)], axis=2)
+
+    before, after = whole(plain.features), whole(task.features)
+    assert after.dtype == np.uint8 and np.array_equal(after, whole(again.features))
+    assert not np.array_equal(after, whole(other.features))
+    seen = set()
+    for row, image in enumerate(after):
+        padded = np.pad(before[row % len(before)], ((0, 0), (4, 4), (4, 4)))
+        ways = [
+            (down, right, flip)
+            for down in range(9)
+            for right in range(9)
+            for flip in (1, -1)
+            if np.array_equal(padded[:, down : down + 32, right : right + 32][:, :, ::flip], image)
+        ]
+        assert len(ways) == 1
+        seen |= set(ways)
+    assert {flip for _, _, flip in seen} == {1, -1} and len({(down, right) for down, right, _ in seen}) > 60
+    with pytest.raises(ConfigError, match=r"dataset.augment=3: is for images that are divided by quadrants: 0"):
+        load(Config(augment=3), "sharded", 4, 0, tmp_path)
+
+
 def test_the_sample_is_named(tmp_path, made):
     write_python(tmp_path, made, ("data_batch_1", "test_batch"), "cifar10-sample1000")
     task = load(Config(verify=False), "aligned", 4, 0, tmp_path)

@@ -22,7 +22,7 @@ import torch
 from torch.nn.utils import parameters_to_vector
 
 from vflbench.algorithms.tokens import shared
-from vflbench.algorithms.tokens.shared import NetworkKeys, batch, client_lr, halved
+from vflbench.algorithms.tokens.shared import NetworkKeys, batch, client_lr, lr_of
 from vflbench.data.tasks import AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.models import split_network
@@ -43,7 +43,7 @@ ALGORITHM = AlgorithmInfo(
     divided_by="parties",
     reports=("predictions", "partial"),
     privacy=("none", "dp_sgd"),
-    models=("auto", "split_mlp", "mvcnn", "resnet", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
+    models=("auto", "split_mlp", "mvcnn", "resnet", "resnet_bn", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
     exact="it sends nothing",
     assumes=("pooled",),
     accounting=("strict",),
@@ -67,7 +67,7 @@ class Config(NetworkKeys):
 
 def check(config: RunConfig) -> list[Problem]:
     """What is wrong across keys."""
-    return shared.check(config) + check_step(config, convex_problem(config.dataset) is not None)
+    return shared.check_networks(config) + check_step(config, convex_problem(config.dataset) is not None)
 
 
 def check_step(config: RunConfig, convex: bool) -> list[Problem]:
@@ -104,7 +104,7 @@ async def client(me: Party, data: JoinedPart, public: AlignedPublic, config: Run
         secret.prepare(public.samples, size, planned(config), noise)
 
     async for t in me.rounds():
-        steps, now = cfg.local_steps, halved(cfg, lr, t, public.samples)
+        steps, now = cfg.local_steps, lr_of(config, lr, t, public.samples)
         if secret is None:
             rows = batch(config.seed, t, public.samples, cfg.batch_size)
             n = public.samples if rows is None else len(rows)
@@ -173,7 +173,7 @@ class _Networks(torch.nn.Module):
         for step in range(steps):
             loss = criterion(self(*(block.x[at] for block in self.clients)), centre.y[at], centre.classes)
             first = loss.item() if step == 0 else first
-            descend(own, loss, lr)
+            descend(own, loss, lr, centre.decay)
         return first
 
     def private_update(self, batches: Sequence[np.ndarray], secret: ExamplePrivacy, lr: float) -> float:
@@ -190,7 +190,7 @@ class _Networks(torch.nn.Module):
             noise = secret.mean_noise(parameters_to_vector(gradients)).split([p.numel() for p in own])
             with torch.no_grad():
                 for parameter, gradient, drawn in zip(own, gradients, noise, strict=True):
-                    parameter.sub_(gradient + drawn.view_as(gradient), alpha=lr)
+                    parameter.mul_(1 - lr * centre.decay).sub_(gradient + drawn.view_as(gradient), alpha=lr)
         return first
 
     def _norms(self, xs: tuple[torch.Tensor, ...], y: torch.Tensor) -> torch.Tensor:

@@ -48,7 +48,7 @@ from vflbench.algorithms.tokens.shared import (
     NetworkKeys,
     batch,
     client_lr,
-    halved,
+    lr_of,
     make_client,
     make_server,
     score,
@@ -70,7 +70,7 @@ ALGORITHM = AlgorithmInfo(
     layouts=("aligned",),
     divided_by="parties",
     reports=("predictions", "partial"),
-    models=("auto", "split_mlp", "mvcnn", "resnet", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
+    models=("auto", "split_mlp", "mvcnn", "resnet", "resnet_bn", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
     topologies=(
         "path",
         "star",
@@ -124,7 +124,7 @@ def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     cfg: Config = config.algorithm
     graph, problems = topology.build_early(config, [SERVER])
-    return shared.check(config) + problems + check_walks(graph, cfg)
+    return shared.check_networks(config) + problems + check_walks(graph, cfg)
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -197,7 +197,7 @@ async def server(
 
         updates = cfg.local_steps * (cfg.hops + 1)
         loss = await me.compute(
-            centre.update, token, rows, updates, halved(cfg, lr, t, public.samples), cost=updates * n
+            centre.update, token, rows, updates, lr_of(config, lr, t, public.samples), cost=updates * n
         )
         me.state.sent += walk.sent
         hops = {"walk": t * cfg.tokens * cfg.hops, "sent": me.state.sent, "from_server": t * cfg.tokens}
@@ -238,7 +238,7 @@ async def client(
             sent, me.state.noise = publish(me, h, rows)
             await me.send(SERVER, sent, tag="representation")
 
-        step = halved(cfg, lr, t, public.samples)
+        step = lr_of(config, lr, t, public.samples)
         copies: dict[int, Any] = {}
         stays: dict[int, Any] = {}  # tokens whose last hop was to stay
         noise: dict[int, Any] = {}  # of this client's part of each token that it has sent

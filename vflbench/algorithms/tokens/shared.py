@@ -6,10 +6,11 @@ A token is a shared estimate of the model. `Glm` and `SplitClient` have one inte
 
 import functools
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ from vflbench.types import (
     Positive,
     PrivacyConfig,
     Problem,
+    Range,
     RunConfig,
     convex_problem,
     refuse,
@@ -57,6 +59,8 @@ class NetworkKeys(Keys):
     """Keys of methods that also train networks."""
 
     halve_every: Positive | None = None  # epochs after which the step size is halved; null: never
+    anneal: bool = False  # the step size falls along a cosine, to a hundredth at the end of the run
+    weight_decay: Annotated[float, Range(at_least=0)] = 0.0  # L2, on all parameters (networks only)
     batch_size: int | None = None  # B: samples per round; null: all
     aggregation: Literal["sum", "concat"] = "sum"  # of representations: sum | concat (networks only)
 
@@ -141,8 +145,12 @@ def client_lr(cfg: Any, block: Any, samples: int) -> float:
     return min(size, samples) / samples / max(block.smoothness, 1e-300)
 
 
-def halved(cfg: Any, lr: float, round: int, samples: int) -> float:
-    """The step size of `round`, which is halved every algorithm.halve_every epochs."""
+def lr_of(config: RunConfig, lr: float, round: int, samples: int) -> float:
+    """The step size of `round`: it starts at `lr`, and falls as algorithm.halve_every and algorithm.anneal say."""
+    cfg: NetworkKeys = config.algorithm
+    if cfg.anneal:
+        assert config.rounds is not None  # decided by the runner
+        return lr * (0.01 + 0.99 * (1 + math.cos(math.pi * (round - 1) / config.rounds)) / 2)
     if cfg.halve_every is None:
         return lr
     return lr * 0.5 ** int(epoch(round - 1, samples, cfg.batch_size) / cfg.halve_every + 1e-9)
@@ -279,6 +287,23 @@ def check(config: RunConfig) -> list[Problem]:
     if problem and serving.chosen(config.privacy) == "noisy":
         allowed = f"dataset.problem={problem} holds out no rows to be served: clean"
         problems.append(Problem("privacy.serving", "noisy", allowed))
+    return problems
+
+
+def check_networks(config: RunConfig) -> list[Problem]:
+    """As `check`, for methods that also train networks."""
+    cfg, problems = config.algorithm, check(config)
+    if cfg.anneal and cfg.halve_every is not None:
+        problems.append(
+            Problem("algorithm.halve_every", cfg.halve_every, "algorithm.anneal=true says how it falls: null")
+        )
+    if config.model is not None and config.model.name == "resnet_bn" and config.privacy.name != "none":
+        allowed = f"batch normalisation mixes rows, and privacy={config.privacy.name} bounds each by itself: resnet"
+        problems.append(Problem("model", "resnet_bn", allowed))
+    problem = convex_problem(config.dataset)
+    if problem and cfg.weight_decay:
+        allowed = f"dataset.problem={problem} has its own penalty: 0"
+        problems.append(Problem("algorithm.weight_decay", cfg.weight_decay, allowed))
     return problems
 
 

@@ -29,7 +29,7 @@ from vflbench.algorithms.tokens.shared import (
     Lanczos,
     NetworkKeys,
     batch,
-    halved,
+    lr_of,
     make_client,
     make_server,
     score,
@@ -49,7 +49,7 @@ ALGORITHM = AlgorithmInfo(
     layouts=("aligned",),
     divided_by="parties",
     reports=("predictions", "partial"),
-    models=("auto", "split_mlp", "mvcnn", "resnet", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
+    models=("auto", "split_mlp", "mvcnn", "resnet", "resnet_bn", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
     topologies=(
         "star",
         "path",
@@ -105,7 +105,7 @@ def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     graph, problems = topology.build_early(config, [SERVER])
     problems += check_step(config, convex_problem(config.dataset) is not None)
-    return shared.check(config) + problems + (topology.unreached(graph) if graph is not None else [])
+    return shared.check_networks(config) + problems + (topology.unreached(graph) if graph is not None else [])
 
 
 def check_step(config: RunConfig, convex: bool) -> list[Problem]:
@@ -152,7 +152,7 @@ async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, conf
         n = public.samples if rows is None else len(rows)
         token = centre.token(await me.recv_all(me.clients, tag="representation"))
         await me.send_many(me.clients, token, tag="token")
-        step = halved(cfg, lr, t, public.samples)
+        step = lr_of(config, lr, t, public.samples)
         loss = await me.compute(centre.update, token, rows, cfg.local_steps, step, cost=cfg.local_steps * n)
         me.report(iterations=t, epoch=shared.epoch(t, public.samples, cfg.batch_size))
         if public.objective is None:
@@ -190,7 +190,7 @@ async def client(
         sent, noise = publish(me, h, rows)
         await me.send(SERVER, sent, tag="representation")
         token = clean(block, await me.recv(SERVER, tag="token"), noise)
-        step = halved(cfg, me.state.lr, t, public.samples)
+        step = lr_of(config, me.state.lr, t, public.samples)
         theta, _ = await me.compute(block.visit, block.theta, token, rows, q, step, h, False, cost=q * n)
         block.move(theta)
         del h  # the graph ends with the round

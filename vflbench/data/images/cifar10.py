@@ -4,8 +4,10 @@ Quadrants are as in EF-VFL's public code, whose author is MTCD's, too. Their ord
 bottom right. With `topology=clusters` the upper half and the lower half are the two clusters. Two parties have the
 upper and the lower half; one party has whole images.
 
-A part's features are uint8, 0 to 255, and models/image.py divides them by 255. Workers' images are standardised. There
-are no random crops and flips: they belong to training, and would move pixels from one party to another.
+A part's features are uint8, 0 to 255, and models/image.py divides them by 255. Workers' images are standardised.
+
+Random crops and flips move pixels from one party to another, so nobody can make them who has a quadrant. With `augment`
+whoever divides the images has made them before: `augment` copies of every training image, each a row of its own.
 """
 
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ import numpy as np
 from vflbench.data import partition
 from vflbench.data.images import cifar
 from vflbench.data.tasks import AlignedTask, Shard, ShardedTask
+from vflbench.seeding import stream
 from vflbench.types import DatasetInfo, Metric, Problem, Range, refuse
 
 DATASETS = (
@@ -29,6 +32,7 @@ DATASETS = (
 )
 FILE_SETS = (cifar.file_set("auto"),)
 
+PADDING = 4  # pixels around an image that a random crop may reach
 # Usual values for the training images' red, green and blue from 0 to 1: public, of no worker.
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
@@ -44,6 +48,8 @@ class Config(partition.Sharding):
     verify: bool = True  # compare the files with the known checksums
     # fraction of each class's training images, drawn by the run's seed
     validation: Annotated[float, Range(at_least=0, below=1)] = 0.1
+    # aligned: so many random crops and flips of each training image are the training rows; 0: the images themselves
+    augment: Annotated[int, Range(at_least=0)] = 0
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
@@ -54,6 +60,8 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
         problems.append(Problem("dataset.variant", config.variant, allowed))
     if layout != "sharded" and parties not in (1, 2, 4):
         problems.append(Problem("algorithm.parties", parties, "must be 4 (quadrants), 2 (halves) or 1"))
+    if layout == "sharded" and config.augment:
+        problems.append(Problem("dataset.augment", config.augment, "is for images that are divided by quadrants: 0"))
     return problems
 
 
@@ -78,11 +86,29 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         own = Shard(standardised(train[0]), train[1])
         how = {"classes": len(cifar.CLASSES), "workers": parties, "seed": seed}
         return partition.shard(config.name, own, shards, images.source, metric, config, **how)
+    if config.augment:
+        rng = stream(seed, "augment")
+        train = (
+            np.concatenate([augmented(train[0], rng) for _ in range(config.augment)]),
+            np.tile(train[1], config.augment),
+        )
     blocks = {name: divide(pixels, parties) for name, (pixels, _) in held_out.items()}
     known = {name: labels for name, (_, labels) in held_out.items()}
     return AlignedTask(
         config.name, images.source, metric, len(cifar.CLASSES), 0, divide(train[0], parties), train[1], blocks, known
     )
+
+
+def augmented(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Images (n, 3, 32, 32): each a random crop of itself within a border of 4 black pixels, and by chance mirrored."""
+    padded = np.pad(images, ((0, 0), (0, 0), (PADDING, PADDING), (PADDING, PADDING)))
+    down, right = rng.integers(0, 2 * PADDING + 1, (2, len(images), 1))
+    rows, columns = down + np.arange(images.shape[2]), right + np.arange(images.shape[3])
+    mirrored = rng.random(len(images)) < 0.5
+    columns[mirrored] = columns[mirrored, ::-1]
+    at = np.arange(len(images))[:, None, None]
+    # numpy puts the axes of index arrays first
+    return padded[at, :, rows[:, :, None], columns[:, None, :]].transpose(0, 3, 1, 2)
 
 
 def divide(images: np.ndarray, parties: int) -> tuple[np.ndarray, ...]:
