@@ -56,25 +56,35 @@ def target(data: str) -> float:
     return round(statistics.fmean(found), 4) if found else float(rule)
 
 
-def exhaustive(data: str, but: Sequence[str] = ()) -> dict[str, float]:
-    """Method and form -> MB to the target and for the predictions; of methods that reach it with every seed.
+def entering(data: str, but: Sequence[str]) -> list[str]:
+    """The methods that `choose` compares, without the methods `but`.
 
-    Left out are the methods `but`, and what `choose` takes for no answer: one party that has all data, parties that
-    send nothing, and workers with rows of data that are divided by columns.
+    It takes for no answer: one party that has all data, parties that send nothing, and workers with rows of data that
+    are divided by columns.
     """
     from vflbench import registry
     from vflbench.types import messages
 
-    found, layouts = {}, registry.datasets()[data].layouts
+    layouts = registry.datasets()[data].layouts
+    return [
+        name
+        for name, info in registry.algorithms().items()
+        if name not in but and "pooled" not in info.assumes and messages(registry.exposed(name))
+        if (layout := registry.fit(info, registry.datasets()[data])) is not None
+        if layout != "sharded" or layouts[0] == "sharded"
+    ]
+
+
+def exhaustive(data: str, but: Sequence[str] = ()) -> dict[str, float]:
+    """Method and form -> MB to the target and for the predictions; of methods that reach it with every seed.
+
+    Left out are methods that do not enter.
+    """
+    found, names = {}, entering(data, but)
     with (RESULTS / "comparison" / f"{data}.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             name, form = row["algorithm.name"], row.get("algorithm.form", "").removeprefix("'-")
-            info = registry.algorithms()[name]
-            if name in but:
-                continue
-            if row["reached"] != row["seeds"] or "pooled" in info.assumes or not messages(registry.exposed(name)):
-                continue
-            if info.layouts == ("sharded",) and layouts[0] != "sharded":
+            if name not in names or row["reached"] != row["seeds"]:
                 continue
             sent = float(row["megabytes_to_target"]) + float(row["predict_megabytes"] or 0) * PREDICTIONS / 1000
             found[f"{name} {form}".strip()] = sent
@@ -133,7 +143,7 @@ def there(table: Path) -> set[tuple[str, str]]:
 
 
 def main() -> int:
-    from vflbench import cli, registry
+    from vflbench import cli
 
     given = [word for word in sys.argv[1:] if "=" not in word]
     effort = [word for word in sys.argv[1:] if "=" in word] or ["trials=3"]
@@ -142,8 +152,6 @@ def main() -> int:
         return 1
     name, but = ("before", RIVALS) if "before" in given else ("regret", ())
     table = RESULTS / "choosing" / f"{name}.csv"
-    if but:
-        effort = [*effort, "algorithm=" + ",".join(one for one in registry.algorithms() if one not in but)]
     for network in [word for word in given if word in NETWORKS] or NETWORKS:
         for data in [word for word in given if word in DATA] or DATA:
             if (data, network) in there(table):
@@ -151,15 +159,17 @@ def main() -> int:
             folder, wanted = Path("outputs") / name / f"{data}_{network}", target(data)
             words = [f"dataset={data}", "dataset.source=real", *DATA[data], f"target={wanted}", f"network={network}"]
             words += ["cost=bytes", f"predictions={PREDICTIONS}", *effort, "seed=0", f"out={folder}"]
+            words += [f"algorithm={','.join(entering(data, but))}"] if but else []
             if (code := cli.command(["choose", *words, "resume=true"])) not in (0, 2):
                 return code
             answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
             if not answer["tuning"]["trials_each"]:
                 print(f"{data} on {network}: not every method was tried once, so no row: a larger budget= goes on")
                 continue
-            add(
-                {"dataset": data, "network": network, "target": wanted} | compared(answer, exhaustive(data, but)), table
-            )
+            if not (every := exhaustive(data, but)):
+                print(f"{data} on {network}: no method of the comparison is at the target with all seeds, so no row")
+                continue
+            add({"dataset": data, "network": network, "target": wanted} | compared(answer, every), table)
     return 0
 
 
