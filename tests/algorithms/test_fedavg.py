@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.algorithms.small_shards import config, models, run, task
-from tests.options import privacy_config
+from tests.options import codec_config, privacy_config
 from vflbench.algorithms.gossip import fedavg, local_sgd
 from vflbench.data.tasks import Shard
 from vflbench.federation.ledger import COLUMN
@@ -43,6 +43,38 @@ def test_a_round_by_hand() -> None:
             w = w - 0.2 * (torch.cat([g.flatten() for g in gradients]) + 0.05 * w)
         total = total + len(y) / 36 * w
     torch.testing.assert_close(server_model(run(fedavg, data, cfg)), total, **EXACT)
+
+
+def test_prox_and_momentum_by_hand() -> None:
+    """Two rounds of two steps: every step also goes back to the server's model, and the server moves on as before."""
+    data, keys = task(2), {"workers": 2, "fraction": 1.0, "local_epochs": 2, "batch_size": 100, "lr": 0.2}
+    cfg = config(fedavg, 2, "star", server_lr=0.7, server_momentum=0.9, prox=0.5, weight_decay=0.0, **keys)
+    start = run(fedavg, data, replace(cfg, algorithm=replace(cfg.algorithm, lr=1e-300)))
+    net = copy.deepcopy(start.engine.parties["server"].state.model).requires_grad_(True)
+    w, velocity = server_model(start).clone(), torch.zeros(())
+    for _ in range(2):
+        moved = []
+        for shard in data.shards:
+            x, y, w_k = torch.tensor(shard.features, dtype=torch.float64), torch.tensor(shard.labels), w
+            for _ in range(2):
+                torch.nn.utils.vector_to_parameters(w_k.clone(), net.parameters())
+                gradients = torch.autograd.grad(F.cross_entropy(net(x), y), list(net.parameters()))
+                w_k = w_k - 0.2 * (torch.cat([g.flatten() for g in gradients]) + 0.5 * (w_k - w))
+            moved.append(len(y) * (w_k - w))
+        velocity = 0.9 * velocity + sum(moved) / sum(len(shard.labels) for shard in data.shards)
+        w = w + 0.7 * velocity
+    torch.testing.assert_close(server_model(run(fedavg, data, cfg)), w, **EXACT)
+
+
+def test_what_int8_rounds_is_the_difference() -> None:
+    """A step too small for an eighth bit of the model still arrives."""
+    data = task(1)
+    cfg = config(fedavg, 1, "star", workers=1, batch_size=100, lr=1e-6, weight_decay=0.0)
+    exact, start = run(fedavg, data, cfg), run(fedavg, data, replace(cfg, algorithm=replace(cfg.algorithm, lr=1e-300)))
+    moved = server_model(exact) - server_model(start)
+    coded = run(fedavg, data, replace(cfg, codec=codec_config("int8")))
+    arrived = server_model(coded) - server_model(start)
+    assert torch.nn.functional.cosine_similarity(arrived, moved, dim=0) > 0.9
 
 
 def test_a_local_epoch_whose_batches_are_all_empty_has_no_loss() -> None:

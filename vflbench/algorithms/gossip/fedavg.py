@@ -13,11 +13,16 @@ McMahan, Moore, Ramage, Hampson, Agüera y Arcas, arXiv 1602.05629, Algorithm 1:
         for each k in S_t in parallel
           w_k <- ClientUpdate(k, w)              tags `model`, there, and `update`, back
         m_t <- sum_{k in S_t} n_k
-        w <- sum_{k in S_t} n_k / m_t w_k
+        w <- sum_{k in S_t} n_k / m_t w_k        as w + sum n_k / m_t (w_k - w)
     ClientUpdate(k, w):
       split P_k into batches of size B           sgd.begin, anew for each local epoch
       for each local epoch, for each batch b
         w <- w - eta grad l(w; b)                sgd.step
+      return w_k                                 w_k - w: codecs act on the difference
+
+Two later changes to it are keys: `server_momentum` (FedAvgM: Hsu, Qi, Brown, arXiv 1909.06335; v <- beta v + the mean
+difference, w <- w + server_lr v) and `prox` (FedProx: Li et al., arXiv 1812.06127; mu / 2 ||w_k - w||^2 is added to
+the loss of every local step).
 
 Score: the server's model. Training loss: of the sampled workers, in their last local epoch.
 
@@ -27,18 +32,19 @@ Departures from the paper, and what it leaves open
 2. C K is rounded to the nearest whole number.
 3. A local epoch has floor(n_k / B) batches, at least 1; the remaining rows are left out. Each local epoch has an order
    of its own.
-4. Whole models cross, in both directions, and a codec acts on both. With topk take codec.feedback=true: the largest
-   entries of a model alone are no model. Server momentum, FedProx and equal weights are not here.
+4. A codec acts on the model there and on the difference back. With topk take codec.feedback=true: the largest entries
+   of a model alone are no model.
 5. L2 (weight_decay) is part of the gradient.
-6. privacy=dp_sgd clips every example's gradient and adds noise to their sum; L2 is neither clipped nor noised. Batches
-   are drawn by Poisson sampling. All know S_t from the seed. So noise is calibrated to the rounds in which a worker
-   will be sampled, and being sampled earns no other credit.
+6. privacy=dp_sgd clips every example's gradient and adds noise to their sum; L2 and prox are neither clipped nor noised.
+   Batches are drawn by Poisson sampling. All know S_t from the seed. So noise is calibrated to the rounds in which a
+   worker will be sampled, and being sampled earns no other credit.
 """
 
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
+import torch
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from vflbench import seeding
@@ -66,7 +72,7 @@ EXPOSES = (
     Sent(
         "model", "server", "worker", "parameters", "worker", noised=exposes.NOISED, note="the mean of sampled workers"
     ),
-    Sent("update", "worker", "server", "parameters", "worker", noised=exposes.NOISED),
+    Sent("update", "worker", "server", "parameters", "worker", noised=exposes.NOISED, note="the change of a model"),
     *exposes.of_models("server", "update"),
 )
 
@@ -83,6 +89,9 @@ class Config:
     batch_size: Count = 32  # B
     lr: Positive = 0.1  # eta
     weight_decay: Annotated[float, Range(at_least=0)] = 0.0001  # L2
+    server_lr: Positive = 1.0  # of the mean difference
+    server_momentum: Annotated[float, Range(at_least=0, below=1)] = 0.0  # beta; 0: FedAvg
+    prox: Annotated[float, Range(at_least=0)] = 0.0  # mu, which holds a worker's model near the server's; 0: FedAvg
     default_rounds: Count = 20
     rounds_per_epoch: ClassVar[int] = 1  # no key: LocalSgd's `begin` is one local epoch
 
@@ -108,37 +117,44 @@ def steps(config: RunConfig, public: ShardedPublic) -> list[int]:
 
 
 async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig) -> None:
-    """Send the model to the sampled workers, and take the mean of theirs, weighted by their rows."""
+    """Send the model to the sampled workers, and move by the mean of their differences, weighted by their rows."""
+    cfg: Config = config.algorithm
     me.state.model = shared.initial_model(public, config).to(me.device)
+    me.state.velocity = torch.zeros_like(parameters_to_vector(me.state.model.parameters()).detach())
     me.state.rows = 0  # rows that were trained on, counted each time
 
     async for t in me.rounds():
         chosen = sampled(config, t)
         names, rows = [me.clients[k] for k in chosen], [public.rows[k] for k in chosen]
-        await me.send_many(names, parameters_to_vector(me.state.model.parameters()), tag="model")
+        w = parameters_to_vector(me.state.model.parameters()).detach()
+        await me.send_many(names, w, tag="model")
         updates = await me.recv_all(names, tag="update")
-        w = sum(n * w_k for n, w_k in zip(rows, updates, strict=True)) / sum(rows)
+        mean = sum(n * update for n, update in zip(rows, updates, strict=True)) / sum(rows)
+        me.state.velocity = cfg.server_momentum * me.state.velocity + mean
+        w = w + cfg.server_lr * me.state.velocity
         vector_to_parameters(w, me.state.model.parameters())
-        me.state.rows += config.algorithm.local_epochs * sum(rows)
+        me.state.rows += cfg.local_epochs * sum(rows)
         if me.evaluates(t):
             me.report(parameters=w, epoch=me.state.rows / public.samples)
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
     """In rounds where the worker is sampled, train the server's model for E epochs on its own rows."""
-    epochs, number = config.algorithm.local_epochs, me.clients.index(me.name)
+    cfg, number = config.algorithm, me.clients.index(me.name)
+    pull = cfg.lr * cfg.prox
     own = replace(public, rows=(len(data.labels),))  # an epoch is one over its own rows, not the mean worker's
     sgd = LocalSgd(me, data, own, config, planned=None if me.privacy is None else steps(config, public)[number])
 
     async for t in me.rounds():
         if number not in sampled(config, t):
             continue
-        w = await me.recv(SERVER, tag="model")
-        for _ in range(epochs):
+        w = start = await me.recv(SERVER, tag="model")
+        for _ in range(cfg.local_epochs):
             for _ in sgd.begin(t):
                 sgd.w = w
-                w = await sgd.step(me)
-        await me.send(SERVER, w, tag="update")
+                w = await sgd.step(me, own=1 - pull)
+                w = w + pull * start if pull else w
+        await me.send(SERVER, w - start, tag="update")
         ended = sgd.end(t, False)
         if "train_loss" in ended:  # under dp_sgd all batches of the last local epoch may be empty
             me.report(train_loss=ended["train_loss"])
