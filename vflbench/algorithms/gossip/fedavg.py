@@ -36,8 +36,8 @@ Departures from the paper, and what it leaves open
    of a model alone are no model.
 5. L2 (weight_decay) is part of the gradient.
 6. privacy=dp_sgd clips every example's gradient and adds noise to their sum; L2 and prox are neither clipped nor
-   noised. Batches are drawn by Poisson sampling. All know S_t from the seed. So noise is calibrated to the rounds in which a
-   worker will be sampled, and being sampled earns no other credit.
+   noised. Batches are drawn by Poisson sampling. All know S_t from the seed. So noise is calibrated to the rounds in
+   which a worker will be sampled, and being sampled earns no other credit.
 """
 
 from collections import Counter
