@@ -175,6 +175,19 @@ def test_statistics_of_batches_are_of_rounds_alone() -> None:
     assert set(counted) == {1}
 
 
+@pytest.mark.parametrize("module", [svfl, mtcd, centralized_gd])
+def test_the_unit_of_a_regressions_targets_does_not_matter(module: ModuleType) -> None:
+    """Else one step size would suit targets of 1, and diverge on those of 100."""
+    task, graph = classes(classes=0), "path" if module is mtcd else "star"
+    far = {split: 100 * labels + 1000 for split, labels in task.held_out_labels.items()}
+    other = replace(task, labels=100 * task.labels + 1000, held_out_labels=far)
+    rmse = [
+        run(module, one, config(module, one, rounds=5, graph=graph)).observer.rows[-1]["val_rmse"]
+        for one in (task, other)
+    ]
+    assert rmse[1] == pytest.approx(100 * rmse[0], rel=1e-9)
+
+
 # --- the token is in accordance with the iterate ----------------------------------------------------------------------
 
 

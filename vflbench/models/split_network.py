@@ -46,11 +46,20 @@ class Config:
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64; convex objectives are always float64
 
 
-def targets(labels: np.ndarray, classes: int, model: Any, device: str) -> tuple[Tensor, float]:
-    """Labels (N,) as `criterion` takes them, and what was subtracted: a regression's mean, if `vertical.centred`."""
-    mean = float(labels.mean()) if vertical.centred(model) and not classes else 0.0
-    values = np.asarray(labels) - mean if mean else np.asarray(labels)
-    return torch.tensor(values, dtype=torch.int64 if classes else DTYPES[model.dtype], device=device), mean
+def targets(
+    labels: np.ndarray, classes: int, config: RunConfig, model: Any, device: str
+) -> tuple[Tensor, float, float]:
+    """Labels (N,) as `criterion` takes them; of a regression, what was subtracted and what the rest was divided by.
+
+    As in split learning, a regression's targets get mean 0, and variance 1 unless `vertical.centred`. Not with dp_sgd:
+    its epsilon covers the labels, so nobody may know their mean.
+    """
+    if classes:
+        return torch.tensor(np.asarray(labels), dtype=torch.int64, device=device), 0.0, 1.0
+    private = config.privacy.name == "dp_sgd"
+    mean = 0.0 if private else float(labels.mean())
+    scale = 1.0 if private or vertical.centred(model) else float(labels.std()) or 1.0
+    return torch.tensor((np.asarray(labels) - mean) / scale, dtype=DTYPES[model.dtype], device=device), mean, scale
 
 
 def resolve(config: Any, task: AlignedTask) -> Any:
@@ -114,7 +123,7 @@ class SplitClient(nn.Module):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # nobody writes to them
             self.x = torch.as_tensor(np.asarray(data.features), dtype=kept, device=device)
-        self.y = targets(data.labels, public.classes, model, device)[0] if data.labels is not None else None
+        self.y = targets(data.labels, public.classes, config, model, device)[0] if data.labels is not None else None
         self.held_out = data.held_out
         self.kept_rows: float | None = None  # whose graph it may keep until a token comes
         self._taken: tuple[np.ndarray | None, Tensor, Tensor] = (None, self.x, self.x)  # the round's batch: its rows
@@ -231,6 +240,9 @@ class SplitClient(nn.Module):
 class SplitServer(nn.Module):
     """The server's fusion network, with the labels."""
 
+    shift: Tensor
+    scale: Tensor
+
     def __init__(self, labels: np.ndarray, public: AlignedPublic, config: RunConfig, model: Any, device: str) -> None:
         super().__init__()
         dtype = DTYPES[model.dtype]
@@ -239,7 +251,9 @@ class SplitServer(nn.Module):
         generator = vertical.generator(model, config.seed, "fusion", "fusion")
         top = vertical.top(model, self.aggregation, public.outputs)
         self.fusion = vertical.module(top, generator).to(device, dtype)
-        self.y, self.mean = targets(labels, public.classes, model, device)
+        self.y, mean, scale = targets(labels, public.classes, config, model, device)
+        self.register_buffer("shift", torch.tensor(mean, dtype=dtype, device=device))
+        self.register_buffer("scale", torch.tensor(scale, dtype=dtype, device=device))
 
     def token(self, representations: list[Tensor]) -> Token:
         """The token Z = (A, theta_0)."""
@@ -266,7 +280,7 @@ class SplitServer(nn.Module):
         splits = representations[0]
         with torch.no_grad():
             scores = {
-                split: self.fusion(self.aggregation.of([h[split] for h in representations])) + self.mean
+                split: self.fusion(self.aggregation.of([h[split] for h in representations])) * self.scale + self.shift
                 for split in splits
             }
         self.train()
