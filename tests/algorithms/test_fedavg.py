@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -12,10 +13,13 @@ import torch.nn.functional as F
 
 from tests.algorithms.small_shards import config, models, run, task
 from tests.options import codec_config, privacy_config
-from vflbench.algorithms.gossip import fedavg, local_sgd
+from vflbench.algorithms.gossip import fedavg, leasgd, local_sgd
+from vflbench.data import partition
 from vflbench.data.tasks import Shard
 from vflbench.federation.ledger import COLUMN
 from vflbench.models import classifiers
+from vflbench.models.metrics import METRICS
+from vflbench.runner.models import WholeModels
 
 EXACT = {"rtol": 1e-9, "atol": 1e-11}
 
@@ -64,6 +68,24 @@ def test_prox_and_momentum_by_hand() -> None:
         velocity = 0.9 * velocity + sum(moved) / sum(len(shard.labels) for shard in data.shards)
         w = w + 0.7 * velocity
     torch.testing.assert_close(server_model(run(fedavg, data, cfg)), w, **EXACT)
+
+
+@pytest.mark.parametrize("module", [fedavg, leasgd, local_sgd])
+def test_the_unit_of_a_regressions_targets_does_not_matter(module: ModuleType) -> None:
+    """Else one step size would suit targets of 1, and diverge on those of 100."""
+    plain, found = task(3, classes=0), []
+    for unit, start in ((1, 0), (100, 1000)):
+        train, held_out = (
+            Shard(part.features, (unit * part.labels + start).astype(np.float32))
+            for part in (plain.joined(), plain.held_out["val"])
+        )
+        about = (plain.source, plain.metric, partition.Sharding())
+        data = partition.shard("toy", train, {"val": held_out}, *about, classes=0, workers=3, seed=0)
+        result = run(module, data, config(module, 3, "star" if module is fedavg else "complete", workers=3))
+        ends = [server_model(result)] if module is fedavg else list(models(result))
+        rmse = WholeModels(data, config(module).model, METRICS["rmse"]).score(3, ends)
+        found.append((rmse["val_rmse"] / unit, rmse["train_loss"]))
+    assert found[0] == pytest.approx(found[1], rel=1e-4)  # targets are float32
 
 
 def test_what_int8_rounds_is_the_difference() -> None:

@@ -258,4 +258,5 @@ def shard(
         raise ConfigError([Problem(key, value, f"{allowed} without a row")])
     shards = tuple(Shard(train.features[rows], train.labels[rows]) for rows in dealt)
     held_out = {split: part for split, part in held_out.items() if len(part.labels)}
-    return ShardedTask(name, source, metric, classes, shards, held_out)
+    own = (0.0, 1.0) if classes else (float(train.labels.mean()), float(train.labels.std()) or 1.0)
+    return ShardedTask(name, source, metric, classes, shards, held_out, *own)

@@ -46,19 +46,15 @@ class Config:
     dtype: Literal["float32", "float64"] = "float32"  # float32 | float64; convex objectives are always float64
 
 
-def targets(
-    labels: np.ndarray, classes: int, config: RunConfig, model: Any, device: str
-) -> tuple[Tensor, float, float]:
+def targets(labels: np.ndarray, classes: int, model: Any, device: str) -> tuple[Tensor, float, float]:
     """Labels (N,) as `criterion` takes them; of a regression, what was subtracted and what the rest was divided by.
 
-    As in split learning, a regression's targets get mean 0, and variance 1 unless `vertical.centred`. Not with dp_sgd:
-    its epsilon covers the labels, so nobody may know their mean.
+    As in split learning, a regression's targets get mean 0, and variance 1 unless `vertical.centred`.
     """
     if classes:
         return torch.tensor(np.asarray(labels), dtype=torch.int64, device=device), 0.0, 1.0
-    private = config.privacy.name == "dp_sgd"
-    mean = 0.0 if private else float(labels.mean())
-    scale = 1.0 if private or vertical.centred(model) else float(labels.std()) or 1.0
+    mean = float(labels.mean())
+    scale = 1.0 if vertical.centred(model) else float(labels.std()) or 1.0
     return torch.tensor((np.asarray(labels) - mean) / scale, dtype=DTYPES[model.dtype], device=device), mean, scale
 
 
@@ -123,7 +119,7 @@ class SplitClient(nn.Module):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # nobody writes to them
             self.x = torch.as_tensor(np.asarray(data.features), dtype=kept, device=device)
-        self.y = targets(data.labels, public.classes, config, model, device)[0] if data.labels is not None else None
+        self.y = targets(data.labels, public.classes, model, device)[0] if data.labels is not None else None
         self.held_out = data.held_out
         self.kept_rows: float | None = None  # whose graph it may keep until a token comes
         self._taken: tuple[np.ndarray | None, Tensor, Tensor] = (None, self.x, self.x)  # the round's batch: its rows
@@ -251,7 +247,7 @@ class SplitServer(nn.Module):
         generator = vertical.generator(model, config.seed, "fusion", "fusion")
         top = vertical.top(model, self.aggregation, public.outputs)
         self.fusion = vertical.module(top, generator).to(device, dtype)
-        self.y, mean, scale = targets(labels, public.classes, config, model, device)
+        self.y, mean, scale = targets(labels, public.classes, model, device)
         self.register_buffer("shift", torch.tensor(mean, dtype=dtype, device=device))
         self.register_buffer("scale", torch.tensor(scale, dtype=dtype, device=device))
 

@@ -35,7 +35,9 @@ class WholeModels:
             parts = {"train": probe, **self.task.held_out}
             self.rows = {split: torch.from_numpy(part.features).to(device, self.dtype) for split, part in parts.items()}
             targets = torch.from_numpy(probe.labels).to(device)
-            self.targets = targets if self.task.classes else targets.to(self.dtype)
+            if not self.task.classes:
+                targets = (targets.to(self.dtype) - self.task.shift) / self.task.scale
+            self.targets = targets
         return self.rows
 
     def _predict(self, parameters: Tensor, split: str) -> Tensor:
@@ -45,7 +47,7 @@ class WholeModels:
     def _metrics(self, parameters: Tensor) -> dict[str, float]:
         """The metric of each held-out split; none where a prediction is not finite."""
         scores = {
-            split: self._predict(parameters, split).cpu().numpy()
+            split: self._predict(parameters, split).cpu().numpy() * self.task.scale + self.task.shift
             for split in ("val", "test")
             if split in self.task.held_out
         }

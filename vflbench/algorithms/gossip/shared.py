@@ -141,8 +141,15 @@ def planned_steps(config: RunConfig, public: ShardedPublic) -> int:
 
 
 def initial_model(public: ShardedPublic, config: RunConfig) -> torch.nn.Module:
-    """The model that all parties start from; it is drawn from a stream that they share."""
-    return classifiers.build(config.model, public.shape, public.outputs, seeding.torch_stream(config.seed, "init"))
+    """The model that all parties start from; it is drawn from a stream that they share.
+
+    A regression's model has the buffers `shift` and `scale`: its predictions are scale times its output, plus shift.
+    """
+    model = classifiers.build(config.model, public.shape, public.outputs, seeding.torch_stream(config.seed, "init"))
+    if not public.classes:
+        model.register_buffer("shift", torch.tensor(public.shift))
+        model.register_buffer("scale", torch.tensor(public.scale))
+    return model
 
 
 class LocalSgd:
@@ -176,7 +183,7 @@ class LocalSgd:
         self.model = initial_model(public, config).to(device)
         x = torch.from_numpy(np.ascontiguousarray(data.features)).to(device=device, dtype=dtype)
         y = torch.from_numpy(np.ascontiguousarray(data.labels)).to(device)
-        y = y if public.classes else y.to(dtype)
+        y = y if public.classes else (y.to(dtype) - public.shift) / public.scale
         self.rows = len(y) - kept
         self.x, self.y, self.kept = x[: self.rows], y[: self.rows], (x[self.rows :], y[self.rows :])
         self.batch = min(cfg.batch_size, self.rows)

@@ -19,6 +19,8 @@ class ShardedPublic:
     rows: tuple[int, ...]  #: training rows of each worker
     shape: tuple[int, ...]  #: of a row's features: (d,), or (channels, height, width)
     classes: int  #: 0: regression
+    shift: float = 0.0  #: of a regression: models learn (y - shift) / scale, whatever the unit of y
+    scale: float = 1.0
 
     @property
     def samples(self) -> int:
@@ -45,12 +47,14 @@ class ShardedTask(Task):
 
     shards: tuple[Shard, ...]  #: one per worker, none empty
     held_out: Mapping[str, Shard]  #: val | test
+    shift: float = 0.0  #: of a regression: mean and spread of all workers' targets, computed with those of the columns
+    scale: float = 1.0
 
     @property
     def public(self) -> ShardedPublic:
         """What every worker may know."""
         rows = tuple(len(shard.labels) for shard in self.shards)
-        return ShardedPublic(rows, self.shards[0].features.shape[1:], self.classes)
+        return ShardedPublic(rows, self.shards[0].features.shape[1:], self.classes, self.shift, self.scale)
 
     def truth(self, split: str) -> np.ndarray | None:
         """Labels of val or test, (n,)."""
