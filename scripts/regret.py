@@ -4,10 +4,11 @@
 A comparison (`vflbench figures comparison/<data>`) trains every method with three seeds; docs/results/comparison has
 what that gave. `choose` is asked the same: the same division of the same data, and the mean over the comparison's seeds
 of its target. Bytes are those until validation rows are at the target, and those of 1,000 predictions, on both sides.
-Each answer is a row more in docs/results/choosing/regret.csv. Rows that are there are kept; a search that was stopped
-goes on. An answer before every method was tried once gets no row. Words with = are for `choose`. Searches are in
-outputs/regret, below the current folder. With `before` only the five papers' systems and their baselines are asked and
-compared, as if nobody had thought of the rivals; the rows are in docs/results/choosing/before.csv.
+Each answer is a row more in docs/results/choosing/regret.csv. Rows that are there are kept, and set beside the
+comparisons of today. A search that was stopped goes on. An answer before every method was tried once gets no row. Words
+with = are for `choose`. Searches are in outputs/regret, below the current folder. With `before` only the five papers'
+systems and their baselines are asked and compared, as if nobody had thought of the rivals; the rows are in
+docs/results/choosing/before.csv.
 """
 
 from __future__ import annotations
@@ -92,14 +93,7 @@ def exhaustive(data: str, but: Sequence[str] = ()) -> dict[str, float]:
 
 
 def compared(answer: dict[str, Any], every: dict[str, float]) -> dict[str, Any]:
-    """The columns that set an answer beside what every method took.
-
-    `timed_megabytes` is the least of methods whose course depends on time: what they send depends on the network.
-    """
-    from vflbench import registry
-
-    best = min(every, key=lambda name: every[name])
-    timed = [sent for name, sent in every.items() if registry.algorithms()[name.split()[0]].time_dependent]
+    """The columns that set an answer beside what every method took."""
     winner = next((one for one in answer["methods"] if one["place"] == 1 and one["reached"]), None)
     sent = winner["bytes"] / 1e6 if winner else float("inf")
     setting = "" if winner is None else " ".join(f"{key}={value}" for key, value in winner["values"].items())
@@ -112,15 +106,40 @@ def compared(answer: dict[str, Any], every: dict[str, float]) -> dict[str, Any]:
         "reached": 0 if winner is None else winner["reached"],
         "seeds": len(answer["question"]["seeds"]),
         "megabytes": sent,
+        **beside(sent, every),
+        "verdict": answer["verdict"]["kind"],
+        "wall_seconds": answer["tuning"]["wall_seconds"],
+        "version": answer["made_by"],
+    }
+
+
+def beside(sent: float, every: dict[str, float]) -> dict[str, Any]:
+    """What the comparison says of an answer that takes `sent` MB.
+
+    `timed_megabytes` is the least of methods whose course depends on time: what they send depends on the network.
+    """
+    from vflbench import registry
+
+    best = min(every, key=lambda name: every[name])
+    timed = [least for name, least in every.items() if registry.algorithms()[name.split()[0]].time_dependent]
+    return {
         "best": best,
         "best_megabytes": every[best],
         "regret": round(sent / every[best] - 1, 6) or 0.0,  # no -0
         "methods": len(every),
         "timed_megabytes": min(timed, default=""),
-        "verdict": answer["verdict"]["kind"],
-        "wall_seconds": answer["tuning"]["wall_seconds"],
-        "version": answer["made_by"],
     }
+
+
+def renew(table: Path, but: Sequence[str]) -> None:
+    """Set the answers that there are beside the comparisons of today, which may have been made anew."""
+    if not table.exists():
+        return
+    with table.open(encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file))
+    table.unlink()
+    for row in found:
+        add(row | beside(float(row["megabytes"]), exhaustive(row["dataset"], but)), table)
 
 
 def add(row: dict[str, Any], table: Path) -> None:
@@ -152,9 +171,13 @@ def main() -> int:
         return 1
     name, but = ("before", RIVALS) if "before" in given else ("regret", ())
     table = RESULTS / "choosing" / f"{name}.csv"
+    renew(table, but)
     for network in [word for word in given if word in NETWORKS] or NETWORKS:
         for data in [word for word in given if word in DATA] or DATA:
             if (data, network) in there(table):
+                continue
+            if not (every := exhaustive(data, but)):
+                print(f"{data} on {network}: no method of the comparison is at the target with all seeds, so no row")
                 continue
             folder, wanted = Path("outputs") / name / f"{data}_{network}", target(data)
             words = [f"dataset={data}", "dataset.source=real", *DATA[data], f"target={wanted}", f"network={network}"]
@@ -165,9 +188,6 @@ def main() -> int:
             answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
             if not answer["tuning"]["trials_each"]:
                 print(f"{data} on {network}: not every method was tried once, so no row: a larger budget= goes on")
-                continue
-            if not (every := exhaustive(data, but)):
-                print(f"{data} on {network}: no method of the comparison is at the target with all seeds, so no row")
                 continue
             add({"dataset": data, "network": network, "target": wanted} | compared(answer, every), table)
     return 0

@@ -459,3 +459,11 @@ def test_what_is_wrong_with_the_keys_of_all_links() -> None:
     )
     assert found["network.bandwidth_mbps"].allowed.startswith("must be greater than 0")
     assert set(problems("network.latency_ms=fast", "seed=x")) == {"network.latency_ms", "seed"}
+
+
+@pytest.mark.parametrize("algorithm", ["vfl privacy=label_rr", "svfl privacy=gaussian_embedding"])
+def test_epsilon_of_a_row_is_not_sold_for_that_of_an_image_of_many_rows(algorithm: str) -> None:
+    words = [f"algorithm={algorithm.split()[0]}", algorithm.split()[1], "algorithm.parties=4", "dataset=cifar10"]
+    plan(*words, "model=resnet", base=())
+    found = problems(*words, "model=resnet", "dataset.augment=10", base=())["dataset.augment"]
+    assert "every image would be 10 rows" in str(found)

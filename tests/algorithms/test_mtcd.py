@@ -129,23 +129,15 @@ def test_weight_decay_is_that_of_torch_s_sgd() -> None:
     block = SplitClient(0, task.part(0, True), task.public, cfg, cfg.model, "cpu")
     server = shared.make_server(task.joined(), task.public, cfg, cfg.model, "cpu")
     token = server.token([block.represent().detach()] * task.parties)
-    twins = copy.deepcopy((block, server))
-    for (one, other), step in (
-        (
-            (block.local, twins[0].local),
-            lambda: block.move(block.visit(block.theta, token, None, 1, 0.1)[0]),
-        ),
-        ((server.fusion, twins[1].fusion), lambda: server.update(token, None, 1, 0.1)),
-    ):
-        sgd = torch.optim.SGD(other.parameters(), lr=0.1, weight_decay=0.3)
-        part = twins[0].local(block.x) - block.local(block.x).detach()  # 0, with the twin's gradient
-        torch.nn.functional.cross_entropy(twins[1].fusion(token[0] + part), server.y).backward()
-        step()
-        sgd.step()
-        sgd.zero_grad()
-        for mine, torchs in zip(one.parameters(), other.parameters(), strict=True):
-            torch.testing.assert_close(mine.detach(), torchs.detach(), rtol=1e-12, atol=1e-14)
-        twins = copy.deepcopy((block, server))
+    twin, other = copy.deepcopy((block, server))
+    scores = other.fusion(token[0] + twin.local(twin.x) - block.local(block.x).detach())  # + 0, with a gradient
+    torch.nn.functional.cross_entropy(scores, other.y).backward()
+    torch.optim.SGD([*twin.local.parameters(), *other.fusion.parameters()], lr=0.1, weight_decay=0.3).step()
+    block.move(block.visit(block.theta, token, None, 1, 0.1)[0])
+    server.update(token, None, 1, 0.1)
+    for mine, torchs in ((block.local, twin.local), (server.fusion, other.fusion)):
+        for one, expected in zip(mine.parameters(), torchs.parameters(), strict=True):
+            torch.testing.assert_close(one.detach(), expected.detach(), rtol=1e-12, atol=1e-14)
 
 
 def test_step_sizes_that_fall_by_hand() -> None:

@@ -19,7 +19,7 @@ def check(config: RunConfig, whole: bool = True) -> list[Problem]:
     if whole:
         config = adapt.parties(config, info)
     problems = [*_choice_problems(config, info), *_length_problems(config, info), *_serving_problems(config, info)]
-    problems += objective_problems(config.objective, config.target)
+    problems += _copies_problems(config) + objective_problems(config.objective, config.target)
     for group in (*KEYED, "model") if whole else ():
         check_keys = hook(module_of(getattr(config, group)), "check")
         if check_keys and not any(problem.key == group for problem in problems):
@@ -88,6 +88,15 @@ def _serving_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
     able = ", ".join(name for name, other in registry.algorithms().items() if other.noisy_serving)
     allowed = f"{info.name} does not add noise to held-out rows: use clean. Those that do: {able}"
     return [Problem("privacy.serving", "noisy", allowed)]
+
+
+def _copies_problems(config: RunConfig) -> list[Problem]:
+    """Whether epsilon would count copies of one sample as samples."""
+    copies = vars(config.dataset).get("augment")
+    if not copies or config.privacy.name == "none":
+        return []
+    allowed = f"every image would be {copies} rows, and privacy={config.privacy.name} protects single rows: 0"
+    return [Problem("dataset.augment", copies, allowed)]
 
 
 def _length_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:

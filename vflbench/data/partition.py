@@ -258,5 +258,6 @@ def shard(
         raise ConfigError([Problem(key, value, f"{allowed} without a row")])
     shards = tuple(Shard(train.features[rows], train.labels[rows]) for rows in dealt)
     held_out = {split: part for split, part in held_out.items() if len(part.labels)}
-    own = (0.0, 1.0) if classes else (float(train.labels.mean()), float(train.labels.std()) or 1.0)
+    exact = train.labels.astype(np.float64)
+    own = (0.0, 1.0) if classes else (float(exact.mean()), float(exact.std()) or 1.0)
     return ShardedTask(name, source, metric, classes, shards, held_out, *own)

@@ -87,7 +87,12 @@ def thaw(
         if "__state_dict__" in value:
             if not hasattr(current, "load_state_dict"):
                 raise FederationError(f"{where} must exist before rounds(), so that a resumed run can load into it")
-            current.load_state_dict(thaw(value["__state_dict__"]))
+            try:
+                current.load_state_dict(thaw(value["__state_dict__"]))
+            except RuntimeError as error:  # torch: names or shapes differ
+                raise FederationError(
+                    f"{where} was saved by another version of vflbench: start the run anew"
+                ) from error
             return current
         old = current if isinstance(current, dict) else {}
         return {k: thaw(v, old.get(k), f"{where}.{k}", kept, home) for k, v in value.items()}

@@ -53,9 +53,10 @@ def targets(labels: np.ndarray, classes: int, model: Any, device: str) -> tuple[
     """
     if classes:
         return torch.tensor(np.asarray(labels), dtype=torch.int64, device=device), 0.0, 1.0
-    mean = float(labels.mean())
-    scale = 1.0 if vertical.centred(model) else float(labels.std()) or 1.0
-    return torch.tensor((np.asarray(labels) - mean) / scale, dtype=DTYPES[model.dtype], device=device), mean, scale
+    exact = np.asarray(labels, np.float64)
+    mean = float(exact.mean())
+    scale = 1.0 if vertical.centred(model) else float(exact.std()) or 1.0
+    return torch.tensor((exact - mean) / scale, dtype=DTYPES[model.dtype], device=device), mean, scale
 
 
 def resolve(config: Any, task: AlignedTask) -> Any:

@@ -116,6 +116,7 @@ def test_crops_and_flips_are_of_whole_images_and_in_training_only(tmp_path):
     plain = load(Config(verify=False), "aligned", 4, 0, tmp_path)
     task, again, other = (load(Config(verify=False, augment=3), "aligned", 4, seed, tmp_path) for seed in (0, 0, 1))
     np.testing.assert_array_equal(task.labels, np.tile(plain.labels, 3))
+    assert task.shipped() == plain.shipped()  # who sends the data sends no copies
     for split in ("val", "test"):
         np.testing.assert_array_equal(task.held_out_features[split], plain.held_out_features[split])
 

@@ -5,7 +5,7 @@ from vflbench.types import Given, Implied
 NOISED = ("dp_sgd",)
 SETUP = (
     Given("all", "worker", "sizes", "how many training rows each worker has"),
-    Given("all", "worker", "sums", "means, scales and categories of a table's columns, over all workers' rows"),
+    Given("all", "worker", "sums", "means and scales of columns and of a regression's targets, and categories"),
 )
 # where an observer sees a worker's model before and after its steps; to whom: worker or server
 _STEPS = "the difference of two models is the worker's step"

@@ -69,9 +69,7 @@ ALGORITHM = AlgorithmInfo(
     assumes=("seed",),  # who is sampled
 )
 EXPOSES = (
-    Sent(
-        "model", "server", "worker", "parameters", "worker", noised=exposes.NOISED, note="the mean of sampled workers"
-    ),
+    Sent("model", "server", "worker", "parameters", "worker", noised=exposes.NOISED, note="of all workers so far"),
     Sent("update", "worker", "server", "parameters", "worker", noised=exposes.NOISED, note="the change of a model"),
     *exposes.of_models("server", "update"),
 )

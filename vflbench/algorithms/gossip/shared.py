@@ -147,8 +147,9 @@ def initial_model(public: ShardedPublic, config: RunConfig) -> torch.nn.Module:
     """
     model = classifiers.build(config.model, public.shape, public.outputs, seeding.torch_stream(config.seed, "init"))
     if not public.classes:
-        model.register_buffer("shift", torch.tensor(public.shift))
-        model.register_buffer("scale", torch.tensor(public.scale))
+        dtype = DTYPES[config.model.dtype]
+        model.register_buffer("shift", torch.tensor(public.shift, dtype=dtype))
+        model.register_buffer("scale", torch.tensor(public.scale, dtype=dtype))
     return model
 
 

@@ -300,13 +300,12 @@ def check_networks(config: RunConfig) -> list[Problem]:
     if config.model is not None and config.model.name == "resnet_bn" and config.privacy.name != "none":
         allowed = f"batch normalisation mixes rows, and privacy={config.privacy.name} bounds each by itself: resnet"
         problems.append(Problem("model", "resnet_bn", allowed))
-    problem = convex_problem(config.dataset)
-    if problem and cfg.weight_decay:
-        allowed = f"dataset.problem={problem} has its own penalty: 0"
-        problems.append(Problem("algorithm.weight_decay", cfg.weight_decay, allowed))
+    if cfg.weight_decay and convex_problem(config.dataset):
+        problems.append(Problem("algorithm.weight_decay", cfg.weight_decay, OWN_PENALTY))
     return problems
 
 
+OWN_PENALTY = "a convex objective has its own penalty: 0"
 ONLY_RIDGE = "minimises a quadratic: use ridge regression with alpha above 0, or mtcd, stcd, svfl, dcpa"
 
 
@@ -391,3 +390,5 @@ def check_task(task: AlignedTask, config: RunConfig) -> None:
     if task.objective is not None and config.algorithm.aggregation != "sum":
         allowed = "a convex objective is a function of the sum of X_k theta_k: use sum"
         raise ConfigError([Problem("algorithm.aggregation", config.algorithm.aggregation, allowed)])
+    if task.objective is not None and config.algorithm.weight_decay:
+        raise ConfigError([Problem("algorithm.weight_decay", config.algorithm.weight_decay, OWN_PENALTY)])

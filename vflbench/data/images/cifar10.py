@@ -6,8 +6,8 @@ upper and the lower half; one party has whole images.
 
 A part's features are uint8, 0 to 255, and models/image.py divides them by 255. Workers' images are standardised.
 
-Random crops and flips move pixels from one party to another, so nobody can make them who has a quadrant. With `augment`
-whoever divides the images has made them before: `augment` copies of every training image, each a row of its own.
+Random crops and flips move pixels from one party to another, so a party with one quadrant cannot make them. They are
+made before images are divided: `augment` copies of every training image, each a row of its own.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from vflbench.data import partition
+from vflbench.data import partition, shipping
 from vflbench.data.images import cifar
 from vflbench.data.tasks import AlignedTask, Shard, ShardedTask
 from vflbench.seeding import stream
@@ -86,7 +86,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
         own = Shard(standardised(train[0]), train[1])
         how = {"classes": len(cifar.CLASSES), "workers": parties, "seed": seed}
         return partition.shard(config.name, own, shards, images.source, metric, config, **how)
+    sizes = None
     if config.augment:
+        sizes = {f"party {p}": shipping.rows(part) for p, part in enumerate(divide(train[0], parties)) if p}
         rng = stream(seed, "augment")
         train = (
             np.concatenate([augmented(train[0], rng) for _ in range(config.augment)]),
@@ -95,8 +97,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     blocks = {name: divide(pixels, parties) for name, (pixels, _) in held_out.items()}
     known = {name: labels for name, (_, labels) in held_out.items()}
     return AlignedTask(
-        config.name, images.source, metric, len(cifar.CLASSES), 0, divide(train[0], parties), train[1], blocks, known
-    )
+        config.name, images.source, metric, len(cifar.CLASSES), 0, divide(train[0], parties), train[1], blocks, known,
+        table_sizes=sizes,
+    )  # fmt: skip
 
 
 def augmented(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -87,7 +87,7 @@ class AlignedTask(Task):
     optimum: float | None = None  #: f*: for scoring only
     #: where each party has a file of its own: the samples' rows in it, before they are split
     rows: tuple[np.ndarray, ...] | None = None
-    #: of joined tables, whose blocks repeat rows: what sending each takes but the label table
+    #: where blocks repeat rows (joined tables, copies of images): what sending each party's data takes but the owner's
     table_sizes: Mapping[str, shipping.Size] | None = None
     own: OwnRows | None = None  #: of the labels' owner, where they are to be learnt from
 
@@ -133,7 +133,7 @@ class AlignedTask(Task):
         return {f"party {party}": [features] for party, features in enumerate(self.features)}
 
     def shipped(self) -> dict[str, shipping.Size]:
-        """The blocks of all but the labels' owner; the tables themselves where blocks are of their join."""
+        """The blocks of all but the labels' owner; where they repeat rows, what they were made of."""
         if self.table_sizes is not None:
             return dict(self.table_sizes)
         return {f"party {p}": shipping.rows(block) for p, block in enumerate(self.features) if p != self.owner}
