@@ -91,6 +91,25 @@ def test_predictions_that_are_not_finite_at_the_end_have_diverged(
     assert (summary["status"], summary["reason"]) == ("diverged", "test_accuracy is not finite after round 4")
 
 
+@pytest.mark.parametrize(
+    ("losses", "reason"),
+    [
+        ([1, 1, 20, 30, 40, 50, 1, 1], None),  # batches with outliers
+        ([1, 20000], "from 1 to 2e+04 by round 2"),
+        ([1, 1, 5, 5, 10, 10, 20, 20, 40, 40], "from 1 to 20 by round 8"),  # means: 1, 5, 10, 20, each above the last
+        ([1, 1, 20, 20, 19, 19, 18, 18, 17, 17], None),  # much, but it does not keep growing
+    ],
+)
+def test_a_loss_that_keeps_growing_has_diverged_and_a_batch_with_outliers_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, losses: list[float], reason: str | None
+) -> None:
+    reporting(lambda round, values: {**values, "train_loss": losses[round - 1]}, monkeypatch)
+    words = [*RUN, f"rounds={len(losses)}", "eval_every=2", f"hydra.run.dir={tmp_path / 'run'}"]
+    summary = vflbench.run(words).summary
+    assert (summary["status"] == "diverged") == (reason is not None)
+    assert reason is None or summary["reason"].endswith(reason)
+
+
 def test_a_metric_that_overflows_has_diverged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(vflbench.runner.evaluate.METRICS, "accuracy", lambda scores, labels: float("inf"))
     summary = vflbench.run([*RUN, f"hydra.run.dir={tmp_path / 'run'}"]).summary

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,14 @@ from vflbench.seeding import stream
 from vflbench.types import TRAINING_METRIC, RunConfig, Status
 
 # When training has diverged:
-BLOWN_UP = 1e4  # the training loss is so many times its first value,
-GROWN, RISING = 10.0, 3  # or so many times its first value after it has risen so many rounds in a row;
+BLOWN_UP = 1e4  # the training loss of a round is so many times its first value,
+# or at an evaluation its mean is so many times the first one, after it has risen so many evaluations in a row;
+GROWN, RISING = 10.0, 3
 LOST = 100  # or a convex objective is so many times its value at the start
 #: why a run is not worth going on, from the curve's rows so far, with the bytes sent; None where it is
 Halt = Callable[[Sequence[Mapping[str, Any]]], str | None]
 # an observer's attributes in a checkpoint
-KEPT = ("rows", "losses", "first_loss", "last_loss", "rising", "extra", "shares", "otherwise")
+KEPT = ("rows", "losses", "first_loss", "extra", "shares", "otherwise")
 
 
 class Suboptimality:
@@ -93,8 +95,6 @@ class Observer:
         self.reason: str | None = None
         self.losses: list[float] = []  # of each round since the last row, the mean over the parties
         self.first_loss: float | None = None
-        self.last_loss: float | None = None
-        self.rising = 0  # rounds in a row in which the training loss rose
         self.finite = True  # whether all predictions of the last row are
         self.shares: serving.Shares = (0, {})  # of the last evaluation
         self.otherwise: dict[int, float] = {}  # round -> test metric of rows served as privacy.serving does not say
@@ -137,8 +137,7 @@ class Observer:
         if losses:
             self.losses.append(sum(losses) / len(losses))
             self.first_loss = self.losses[-1] if self.first_loss is None else self.first_loss
-            self.rising = self.rising + 1 if self.last_loss is not None and self.losses[-1] > self.last_loss else 0
-            self.last_loss = self.losses[-1]
+        grown = self._blown_up() if losses else None
         predictions = self._predictions(reported)
         row = None
         parameters = [r["parameters"] for r in reported if "parameters" in r]
@@ -150,14 +149,27 @@ class Observer:
                 self.finite = f"{splits(self.task.metric.name)[-1]}_{self.task.metric.name}" in row
             self.rows.append(row)
             self._serve_otherwise(round, reported)
-        if losses and self.first_loss and self.last_loss is not None:
-            times = self.last_loss / self.first_loss
-            if times > BLOWN_UP or (times > GROWN and self.rising >= RISING):
-                grown = (
-                    f"the training loss has grown from {self.first_loss:.4g} to {self.last_loss:.4g} by round {round}"
-                )
-                return self._stop("diverged", grown)
+            grown = grown or self._grown()
+        if grown:
+            why = f"the training loss has grown from {grown[0]:.4g} to {grown[1]:.4g} by round {round}"
+            return self._stop("diverged", why)
         return self._stops(round, engine, row)
+
+    def _blown_up(self) -> tuple[float, float] | None:
+        """The first round's training loss and this round's, where that is far too much."""
+        first, last = self.first_loss, self.losses[-1]
+        return (first, last) if first and last > BLOWN_UP * first else None
+
+    def _grown(self) -> tuple[float, float] | None:
+        """The training loss of the first evaluation and of this one, where it has risen to too much.
+
+        A single batch's loss may well be ten times another's. So means count, evaluation after evaluation.
+        """
+        means = [row["train_loss"] for row in (self.rows[0], *self.rows[-RISING - 1 :])]
+        if len(self.rows) <= RISING or None in means:
+            return None
+        rises = all(before < after for before, after in pairwise(means[1:]))
+        return (means[0], means[-1]) if rises and means[-1] > GROWN * means[0] > 0 else None
 
     def _serve_otherwise(self, round: int, reported: list[dict[str, Any]]) -> None:
         """Score the test rows that were served the other way, if a party predicted them."""
