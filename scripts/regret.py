@@ -137,9 +137,13 @@ def renew(table: Path, but: Sequence[str]) -> None:
         return
     with table.open(encoding="utf-8", newline="") as file:
         found = list(csv.DictReader(file))
-    table.unlink()
+    renewed = []
     for row in found:
-        add(row | beside(float(row["megabytes"]), exhaustive(row["dataset"], but)), table)
+        every = exhaustive(row["dataset"], but)
+        renewed.append(row | beside(float(row["megabytes"]), every) if every else row)
+    table.unlink()  # not before all rows are known
+    for row in renewed:
+        add(row, table)
 
 
 def add(row: dict[str, Any], table: Path) -> None:

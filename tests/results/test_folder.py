@@ -1,10 +1,12 @@
 """Writing a run folder: atomic files, the curve and the ledger exact, the summary's contract."""
 
 import errno
+import itertools
 import json
 import math
 import os
 import resource
+import sys
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -211,7 +213,13 @@ def ledger(count):
 
 def test_ledger_of_a_million_messages(tmp_path):
     arrays, parties, tags = ledger(1_000_000), ["server", "client_0", "client_1"], ["embedding", "aggregate"]
-    parquet.ledger_parquet(tmp_path / "ledger.parquet", arrays.values(), parties, tags, ["client_server"])
+    calls = itertools.count()
+    sys.setprofile(lambda *_: next(calls))
+    try:
+        parquet.ledger_parquet(tmp_path / "ledger.parquet", arrays.values(), parties, tags, ["client_server"])
+    finally:
+        sys.setprofile(None)
+    assert next(calls) < 100_000  # of functions: a loop over rows would call a million times
     schema = pq.read_schema(tmp_path / "ledger.parquet")
     columns = ("round", "src", "dst", "link", "tag", "bytes", "vectors", "sent", "delivered", "seq", "phase")
     assert tuple(schema.names) == columns

@@ -134,8 +134,7 @@ class Active(nn.Module):
         initial = torch.cat([self.bottom.initial(generator), self.top.initial(above or generator)])
         self.theta = nn.Parameter(initial, requires_grad=False)
         dtype = self.theta.dtype
-        shift = 0.0 if self.classes else float(labels.mean())
-        scale = 1.0 if self.classes or self.centred else float(labels.std()) or 1.0
+        shift, scale = vertical.scaling(config, labels, self.classes)
         self.register_buffer("shift", torch.tensor(shift, dtype=dtype))
         self.register_buffer("scale", torch.tensor(scale, dtype=dtype))
 

@@ -51,12 +51,9 @@ def targets(labels: np.ndarray, classes: int, model: Any, device: str) -> tuple[
 
     As in split learning, a regression's targets get mean 0, and variance 1 unless `vertical.centred`.
     """
-    if classes:
-        return torch.tensor(np.asarray(labels), dtype=torch.int64, device=device), 0.0, 1.0
-    exact = np.asarray(labels, np.float64)
-    mean = float(exact.mean())
-    scale = 1.0 if vertical.centred(model) else float(exact.std()) or 1.0
-    return torch.tensor((exact - mean) / scale, dtype=DTYPES[model.dtype], device=device), mean, scale
+    mean, scale = vertical.scaling(model, labels, classes)
+    values = np.asarray(labels) if classes else (np.asarray(labels, np.float64) - mean) / scale
+    return torch.tensor(values, dtype=torch.int64 if classes else DTYPES[model.dtype], device=device), mean, scale
 
 
 def resolve(config: Any, task: AlignedTask) -> Any:

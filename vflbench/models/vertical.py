@@ -229,6 +229,14 @@ def centred(config: Any) -> bool:
     return config.name in (*SHARES, COMPOSED)
 
 
+def scaling(config: Any, labels: np.ndarray, classes: int) -> tuple[float, float]:
+    """What is subtracted from a regression's targets, and what the rest is divided by; of classes 0 and 1."""
+    if classes:
+        return 0.0, 1.0
+    exact = np.asarray(labels, np.float64)
+    return float(exact.mean()), 1.0 if centred(config) else float(exact.std()) or 1.0
+
+
 def generator(config: Any, seed: int, number: int | str, name: str | int) -> Any:
     """The generator that draws the initial values of party `number`, or of the `fusion`; deep networks go by `name`."""
     if config.name in SHARES:

@@ -45,13 +45,14 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import torch
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import vector_to_parameters
 
 from vflbench import seeding
 from vflbench.algorithms.gossip import exposes, shared
 from vflbench.algorithms.gossip.shared import LocalSgd
 from vflbench.data.tasks.sharded import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
+from vflbench.models import classifiers
 from vflbench.types import AlgorithmInfo, Count, Positive, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -118,13 +119,13 @@ async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig
     """Send the model to the sampled workers, and move by the mean of their differences, weighted by their rows."""
     cfg: Config = config.algorithm
     me.state.model = shared.initial_model(public, config).to(me.device)
-    me.state.velocity = torch.zeros_like(parameters_to_vector(me.state.model.parameters()).detach())
+    me.state.velocity = torch.zeros_like(classifiers.flat(me.state.model))
     me.state.rows = 0  # rows that were trained on, counted each time
 
     async for t in me.rounds():
         chosen = sampled(config, t)
         names, rows = [me.clients[k] for k in chosen], [public.rows[k] for k in chosen]
-        w = parameters_to_vector(me.state.model.parameters()).detach()
+        w = classifiers.flat(me.state.model)
         await me.send_many(names, w, tag="model")
         updates = await me.recv_all(names, tag="update")
         mean = sum(n * update for n, update in zip(rows, updates, strict=True)) / sum(rows)
