@@ -1,4 +1,4 @@
-"""Hetero-LR: its reductions to regression in one place, and its bytes."""
+"""Hetero-LR: its reductions to regression in one place, its bytes, and what encryption adds."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from tests.algorithms.small_columns import _task, classes
-from tests.options import privacy_config, topology_config
+from tests.options import option, privacy_config, topology_config
 from vflbench.algorithms.split import hetero_lr, vfl
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.ledger import COLUMN
+from vflbench.federation.protections import paillier
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.models.partial import Config as Linear
 from vflbench.runner.evaluate import Observer
@@ -24,24 +25,39 @@ from vflbench.seeding import batches
 from vflbench.types import ComputeConfig, ConfigError, EngineConfig, Metric, NetworkConfig, RunConfig
 
 
-def config(module: ModuleType, task: AlignedTask, rounds: int = 2, dtype: str = "float64", **keys: Any) -> RunConfig:
+def config(
+    module: ModuleType, task: AlignedTask, rounds: int = 2, dtype: str = "float64", protection: Any = None, **keys: Any
+) -> RunConfig:
     algorithm = module.Config(**{"parties": task.parties, "batch_size": 8, "lr": 0.05, "optimizer": "sgd"} | keys)
     groups = NetworkConfig("ideal"), topology_config("star"), privacy_config(), EngineConfig(), ComputeConfig()
     run = RunConfig(algorithm, None, Linear(dtype=dtype), *groups)  # type: ignore[arg-type]
-    return replace(run, rounds=rounds, device="cpu", seed=0)
+    return replace(run, rounds=rounds, device="cpu", seed=0, protection=protection or option("protection", "none"))
 
 
-def trained(module: ModuleType, task: AlignedTask, *how: Any, **keys: Any) -> tuple[dict[str, np.ndarray], Any, Any]:
+def trained(
+    module: ModuleType, task: AlignedTask, *how: Any, on_read: Any = None, **keys: Any
+) -> tuple[dict[str, np.ndarray], Any, Any]:
     """Parameters by party, the observer and the engine."""
     cfg = config(module, task, *how, **keys)
     specs, observer = module.parties(task, cfg), Observer(task, cfg)
-    graph = topology.build(cfg.topology, ["active"], [name for name in specs if name != "active"], cfg.seed)
+    servers = [name for name, spec in specs.items() if spec.role == "server"]
+    graph = topology.build(cfg.topology, servers, [name for name in specs if name not in servers], cfg.seed)
     engine = SimulatedEngine(
         specs, task.public, cfg, rounds=cfg.rounds or 1, seed=0, connected=graph.connected,
-        neighbours=graph.neighbours, on_report=observer.on_report, on_round=observer.on_round,
+        neighbours=graph.neighbours, on_report=observer.on_report, on_round=observer.on_round, on_read=on_read,
     )  # fmt: skip
     engine.run()
-    return {party.name: party.state.model.theta.numpy().copy() for party in engine.order}, observer, engine
+    learnt = [party for party in engine.order if party.name != "arbiter"]
+    return {party.name: party.state.model.theta.numpy().copy() for party in learnt}, observer, engine
+
+
+def sent(engine: Any) -> Counter[str]:
+    """Bytes of the rounds by tag."""
+    found: Counter[str] = Counter()
+    tags = list(engine.tags)
+    for row in engine.ledger.take():
+        found[tags[int(row[COLUMN["tag"]])]] += int(row[COLUMN["bytes"]])
+    return found
 
 
 def noisy(samples: int = 400, features: int = 6, parties: int = 3) -> AlignedTask:
@@ -103,13 +119,71 @@ def test_of_three_classes_it_is_vfl_with_linear_shares(optimizer: str) -> None:
 
 @pytest.mark.parametrize(("task", "width"), [(noisy(), 1), (classes(samples=44, parties=3), 3)])
 def test_a_row_takes_a_number_each_way_of_two_classes(task: AlignedTask, width: int) -> None:
-    _, _, engine = trained(hetero_lr, task, 2, "float32")
-    sent: Counter[str] = Counter()
-    tags = list(engine.tags)
-    for row in engine.ledger.take():
-        sent[tags[int(row[COLUMN["tag"]])]] += int(row[COLUMN["bytes"]])
     each = 2 * (task.parties - 1) * 4 * width * task.public.samples
-    assert sent == {"score": each, "residual": each}
+    assert sent(trained(hetero_lr, task, 2, "float32")[2]) == {"score": each, "residual": each}
+
+
+# --- under encryption -------------------------------------------------------------------------------------------------
+
+
+PAILLIER = paillier.Config(key_bits=1024)
+LINES = classes(samples=60, features=6, parties=2, classes=0)
+
+
+@pytest.mark.parametrize("task", [noisy(parties=2), noisy(parties=3), LINES], ids=["host", "hosts", "numbers"])
+@pytest.mark.parametrize(("dtype", "optimizer"), [("float64", "sgd"), ("float32", "adam")])
+def test_encryption_leaves_the_model_as_it_is(task: AlignedTask, dtype: str, optimizer: str) -> None:
+    keys = {"optimizer": optimizer, "gradient": "taylor" if task.classes else "exact"}
+    clear, seen, _ = trained(hetero_lr, task, 2, dtype, **keys)
+    hidden, also, _ = trained(hetero_lr, task, 2, dtype, PAILLIER, **keys)
+    assert all(np.array_equal(theta, hidden[name]) for name, theta in clear.items())
+    assert [{**row, "bytes": 0} for row in seen.rows] == [{**row, "bytes": 0} for row in also.rows]
+
+
+def test_bytes_and_operations_under_encryption_are_the_formula() -> None:
+    """rivals.md 6.2, for two hosts; the intercept is the guest's."""
+    task = noisy(parties=3)
+    n, d, hosts, batches_ = task.public.samples, 6 + 1, 2, -(-task.public.samples // 64)
+    _, _, engine = trained(hetero_lr, task, 1, "float32", PAILLIER, gradient="taylor", batch_size=64)
+    each = hosts * n * 256
+    masked, unmasked = batches_ * d * 256, batches_ * d * 8
+    assert sent(engine) == {"score": each, "residual": each, "masked": masked, "unmasked": unmasked}
+    counts = {name: party.state.counts for name, party in engine.parties.items()}
+    assert counts["arbiter"] == {"decrypted": batches_ * d}
+    products = n * 2  # each party has two columns
+    assert counts["passive_1"] == {"encrypted": n, "multiplied": products, "added": products + 2 * batches_}
+    own = {"encrypted": n, "multiplied": products, "added": hosts * n + products + n + 3 * batches_}
+    assert counts["active"] == own
+
+
+def test_the_arbiter_sees_gradients_under_masks_alone() -> None:
+    task, read = noisy(parties=2), []
+
+    def on_read(sender: str, reader: str, tag: str, round: int, payload: Any) -> None:
+        if reader == "arbiter":
+            read.append((sender, tag, paillier.unseal(payload, len(payload), 1, np.float64, 1)))
+
+    trained(hetero_lr, task, 1, protection=PAILLIER, gradient="taylor", batch_size=200, on_read=on_read)
+    assert {(sender, tag) for sender, tag, _ in read} == {("active", "masked"), ("passive_1", "masked")}
+    bits = np.concatenate([values.ravel().view(np.uint64) for _, _, values in read])
+    assert len(set(bits.tolist())) == len(bits) and 0.3 < np.unpackbits(bits.view(np.uint8)).mean() < 0.7
+    seen = np.concatenate([values.ravel() for _, _, values in read])
+    assert not np.any((np.abs(seen) > 1e-6) & (np.abs(seen) < 1))  # where gradients are
+
+
+def test_what_encryption_cannot_do_is_told() -> None:
+    task = noisy(parties=2)
+    with pytest.raises(ConfigError, match=r"algorithm\.gradient=exact: is not linear .* needs: taylor"):
+        hetero_lr.parties(task, config(hetero_lr, task, protection=PAILLIER))
+    three = classes(samples=44, parties=3)
+    with pytest.raises(ConfigError, match=r"protection=paillier: adds up ciphertexts, and the softmax of 3 classes"):
+        hetero_lr.parties(three, config(hetero_lr, three, protection=PAILLIER))
+    made = config(hetero_lr, task, protection=PAILLIER)
+    both = replace(made, privacy=privacy_config("gdp_embedding"), codec=option("codec", "int8"))
+    assert [problem.key for problem in hetero_lr.check(both)] == ["privacy", "codec"]
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
 
 
 def test_what_has_no_taylor_loss_is_told() -> None:

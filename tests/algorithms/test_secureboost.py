@@ -12,7 +12,7 @@ import pytest
 from tests.algorithms.small_columns import Result, classes, config, ridge
 from tests.options import option
 from vflbench.algorithms.split import secureboost
-from vflbench.algorithms.split.boosting import LEAF, Labels, Trees
+from vflbench.algorithms.split.boosting import LEAF, Labels, Trees, sampled
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.ledger import COLUMN
@@ -148,6 +148,42 @@ def test_the_first_tree_may_be_the_active_partys_own() -> None:
     assert not np.array_equal(scores(both), scores(trained(task, rounds=2)))
 
 
+def test_rows_sampled_by_gradient() -> None:
+    g = np.array([5, -9, 1, 2, 0, 7, -3, 4, 8, -6])
+    gradient = np.stack([g, np.full(10, 10)], axis=1)
+    drawn = np.zeros(10)
+    for seed in range(200):
+        kept, weighted = sampled(gradient, 0.3, 0.2, np.random.default_rng(seed))
+        assert kept[[1, 5, 8]].all() and kept.sum() == 5  # the three largest, and two others
+        others = kept & ~np.isin(np.arange(10), [1, 5, 8])
+        drawn += others
+        assert np.array_equal(weighted[[1, 5, 8]], gradient[[1, 5, 8]])
+        assert np.array_equal(weighted[others], np.rint(gradient[others] * ((1 - 0.3) / 0.2)))
+        assert not weighted[~kept].any()
+    assert abs(drawn[~np.isin(np.arange(10), [1, 5, 8])] / 200 - 2 / 7).max() < 0.1
+    huge, most = np.array([[2**31 - 1, 1], [2**30, 1]]), 2**31 - 1
+    assert sampled(huge, 0.5, 0.1, np.random.default_rng(0))[1].tolist() == [[most, 1], [0, 0]]
+    assert sampled(huge, 0.0, 1.0, np.random.default_rng(0))[1].tolist() == huge.tolist()
+
+
+def test_goss_of_all_rows_is_no_goss_and_of_some_any_division_grows_the_same() -> None:
+    for kinds in (0, 2, 3):
+        task = classes(classes=kinds)
+        every = trained(task, goss=True, top_rate=1.0, other_rate=0.0)
+        assert np.array_equal(scores(every), scores(trained(task)))
+        some = [trained(classes(classes=kinds, parties=parties), goss=True) for parties in (1, 2, 4)]
+        some.append(trained(task, paillier.Config(key_bits=1024), goss=True))
+        assert all(np.array_equal(scores(one), scores(some[0])) for one in some)
+        assert not np.array_equal(scores(some[0]), scores(every))
+
+
+def test_shares_that_goss_cannot_take_are_refused() -> None:
+    task = classes(classes=2)
+    for top, other, wrong in ((0.2, 0.9, True), (0.2, 0.0, True), (1.0, 0.0, False), (0.2, 0.8, False)):
+        made = config(secureboost, task, graph="star", goss=True, top_rate=top, other_rate=other)
+        assert [problem.key for problem in secureboost.check(made)] == ["algorithm.other_rate"] * wrong
+
+
 # --- bytes ------------------------------------------------------------------------------------------------------------
 
 
@@ -166,7 +202,9 @@ def expected(result: Result, cfg: Any, each: int, slots: int | None, size: int) 
     trees, n, d = Trees(**result.engine.parties["active"].state.trees), len(left[0][0]), columns[1].total
     found = Counter({"bins": 8})
     for owner, split in zip(trees.owner, trees.split, strict=True):
-        found["gradient"] += 8 * n if slots is None else each * size * n
+        kept = round(cfg.top_rate * n) + round(cfg.other_rate * n) if cfg.goss else n
+        found["gradient"] += 8 * kept if slots is None else each * size * kept
+        found["rows"] += -(-n // 8) if cfg.goss else 0
         position, live = np.zeros(n, np.int64), np.array([0])
         for level in range(cfg.depth):
             asked = 1 if len(live) == 1 else len(live) // 2 if cfg.subtraction else len(live)
@@ -187,7 +225,7 @@ def expected(result: Result, cfg: Any, each: int, slots: int | None, size: int) 
     return found
 
 
-@pytest.mark.parametrize("keys", SAVING, ids=str)
+@pytest.mark.parametrize("keys", [*SAVING, {"goss": True}], ids=str)
 @pytest.mark.parametrize("protection", [None, paillier.Config(key_bits=1024)], ids=["clear", "paillier"])
 def test_bytes_are_the_formula(keys: dict[str, Any], protection: Any) -> None:
     result = trained(classes(classes=2, parties=2), protection, **keys)

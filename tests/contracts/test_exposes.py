@@ -23,7 +23,14 @@ MODELS = {("worker", "parameters", "worker")}
 REPRESENTATIONS = {("client", "embeddings", "client")}
 NOTHING: set[tuple[str, str, str]] = set()
 LEARNS: dict[str, set[tuple[str, str, str]]] = {
-    **dict.fromkeys(("vfl", "avfl", "vfl_ps", "avfl_ps", "pubsub_vfl", "hetero_lr"), SPLIT),
+    **dict.fromkeys(("vfl", "avfl", "vfl_ps", "avfl_ps", "pubsub_vfl"), SPLIT),
+    # in clear, or with an arbiter
+    "hetero_lr": {
+        *SPLIT,
+        *((who, "ciphertext", whose) for who, whose in (("active", "passive"), ("passive", "active"))),
+        *(("arbiter", "ciphertext", whose) for whose in ("active", "passive")),
+        *((who, "sums", whose) for who, whose in (("active", "passive"), ("passive", "active"))),
+    },
     **dict.fromkeys(("rfl_admm_v", "rfl_sgd_v", "gd_join", "vfl_admm", "vfl_sgd"), JOINS),
     "rfl_admm": JOINS | {("server", "parameters", "client"), ("client", "parameters", "client")},
     "rfl_sgd": JOINS | {("server", "gradients", "client"), ("client", "gradients", "client")},

@@ -20,7 +20,7 @@ from vflbench.data.tasks import (
     RelationalTask,
 )
 from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
-from vflbench.models import DTYPES, partial
+from vflbench.models import DTYPES, columns, partial
 from vflbench.privacy import tables
 from vflbench.types import ConfigError, Count, Positive, Problem, Range, RunConfig, convex_problem
 
@@ -33,13 +33,13 @@ FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
 
 
 def tensor(values: np.ndarray, dtype: torch.dtype, device: str) -> Tensor:
-    """`values` as a tensor.
+    """`values` as a tensor (n, d).
 
     Where neither type nor device changes, it shares their memory, so that a memory map is not read.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # nobody writes to features
-        return torch.from_numpy(np.asarray(values)).to(device=device, dtype=dtype)
+        return columns(torch.from_numpy(np.asarray(values)).to(device), dtype)
 
 
 @dataclass
@@ -209,15 +209,11 @@ def check_learning(task: AlignedTask, config: RunConfig) -> None:
 
     Raises
     ------
-    ConfigError : the number of parties is not the task's; the features are images; or the problem is convex, and has no
-        held-out rows.
+    ConfigError : the number of parties is not the task's; or the problem is convex, and has no held-out rows.
     """
     if config.algorithm.parties not in (None, task.parties):
         allowed = f"{task.name} has {task.parties} parties: use that"
         raise ConfigError([Problem("algorithm.parties", config.algorithm.parties, allowed)])
-    if task.features[0].ndim > 2:
-        allowed = f"{config.algorithm.name} takes feature columns, and these are image views: use vfl or svfl"
-        raise ConfigError([Problem("dataset", task.name, allowed)])
     if task.objective is not None:
         raise ConfigError([Problem("dataset.problem", task.objective.kind, CONVEX)])
 

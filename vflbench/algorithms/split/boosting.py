@@ -9,6 +9,7 @@ import numpy as np
 
 FRACTION = 20  # bits after the point of g and h
 LEAF = -1  # in place of a split's owner
+MOST = np.iinfo(np.int32).max  # of a derivative in multiples of 2^-FRACTION
 
 
 @dataclass
@@ -48,6 +49,33 @@ class Trees:
         return total
 
 
+def sampled(gradient: np.ndarray, top: float, other: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Sample rows by gradient (GOSS; Ke et al., NeurIPS 2017, algorithm 2).
+
+    Kept are the share `top` of the rows with the largest |g|, and the share `other` of all rows, drawn from the rest.
+    Those count (1 - top) / other times.
+
+    Parameters
+    ----------
+    gradient : g and h, (n, 2), as `Labels.gradient`.
+
+    Returns
+    -------
+    Whether each row is kept, (n,); g and h, (n, 2), which are 0 for rows that are not.
+    """
+    count = len(gradient)
+    order = np.argsort(-np.abs(gradient[:, 0]), kind="stable")
+    first, rest = np.split(order, [round(top * count)])
+    drawn = rng.choice(rest, min(round(other * count), len(rest)), replace=False)
+    weighted = np.zeros_like(gradient)
+    weighted[first] = gradient[first]
+    if len(drawn):
+        weighted[drawn] = np.clip(np.rint(gradient[drawn] * ((1 - top) / other)), -MOST, MOST)
+    kept = np.zeros(count, bool)
+    kept[first] = kept[drawn] = True
+    return kept, weighted
+
+
 class Labels:
     """The loss at the active party; scores (n, outputs), of two classes one."""
 
@@ -81,8 +109,7 @@ class Labels:
             of = output if self.classes > 2 else 1
             share = p[:, of] / p.sum(axis=1)
             g, h = share - (self.labels == of), share * (1 - share)
-        most = np.iinfo(np.int32).max
-        whole: np.ndarray = np.rint(np.clip(np.stack([g, h], axis=1) * 2**FRACTION, -most, most)).astype(np.int64)
+        whole: np.ndarray = np.rint(np.clip(np.stack([g, h], axis=1) * 2**FRACTION, -MOST, MOST)).astype(np.int64)
         return whole
 
     def outcome(self, scores: np.ndarray) -> np.ndarray:

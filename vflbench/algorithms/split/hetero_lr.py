@@ -1,14 +1,24 @@
 """Hetero-LR: linear and logistic regression on divided columns, one number per row each way.
 
 Hardy et al., arXiv 1711.10677; Yang et al., "Federated Machine Learning", ACM TIST 10(2), 2019, arXiv 1902.04885. There
-Paillier hides scores and residuals, and an arbiter has the key. Here they are in clear.
+Paillier hides scores and residuals (protection=paillier). With protection=none they are in clear.
 
     host k      u_k = X_k w_k of the batch's rows                                       -> guest, tag `score`
     guest       u = X_0 w_0 + bias + sum_k u_k;  r = d loss / d u, mean over the batch  -> every host, tag `residual`
     all         w <- w - lr (X^T r + alpha w)
 
 gradient=taylor is the papers' loss, to second order at u = 0: r = u / 4 - y / 2 with y in {-1, +1}. It is linear in u,
-so it could be computed under encryption, and poor where |u| is above 2.
+so it can be computed under encryption, and poor where |u| is above 2.
+
+With protection=paillier an arbiter has the private key, and scores and residuals are ciphertexts. Nobody but the
+arbiter can decrypt, and it sees gradients under masks alone:
+
+    all         X^T r + mask, under encryption, a fresh mask in every batch      -> arbiter, tag `masked`
+    arbiter     what it decrypts                                                 -> the sender, tag `unmasked`
+
+    bytes an epoch, K hosts, n rows in n / B batches      in clear      paillier, of c bytes a ciphertext
+    score, residual                                       4 K n each    c K n each
+    masked; unmasked                                      0             (n / B) (d + 1) c; 8 in place of c
 
 Departures
 1. Adam is the default, as in all of split learning; optimizer=sgd is the update above.
@@ -16,26 +26,31 @@ Departures
 3. The guest has the only intercept, and alpha shrinks it, too. It standardises the targets of a regression.
 4. All draw the rows of a batch from the run's seed.
 5. With noise on scores a host's gradient is that of its clipped scores.
+6. Under encryption no loss is computed: the training loss in the curve is the observer's. Masks are added modulo 2^64
+   to the 64 bits of a number, so that they come off exactly; as nothing is performed, they come from the run's seed.
+   Held-out scores are in clear: the guest has to predict.
 
 With linear scores and plain SGD this is `vfl` with model=linear, but for two classes: there a row has two numbers.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vflbench.algorithms.split import exposes, private, shared
+from vflbench.algorithms.split.sealing import Sealing
 from vflbench.algorithms.split.shared import ACTIVE, Keys
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
+from vflbench.federation.delays import Delays
 from vflbench.federation.party import Party, PartySpec
-from vflbench.models import DTYPES, partial
+from vflbench.models import DTYPES, columns, partial
 from vflbench.privacy import serving
 from vflbench.seeding import batches, stream
-from vflbench.types import AlgorithmInfo, ConfigError, Count, Implied, Problem, Range, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, Count, Implied, Problem, Range, RunConfig, Sent, refuse
 
 ALGORITHM = AlgorithmInfo(
     name="hetero_lr",
@@ -44,22 +59,40 @@ ALGORITHM = AlgorithmInfo(
     label="Hetero-LR",
     place=5,
     **{**shared.FAMILY, "models": ("linear",)},
+    protections=("none", "paillier"),
     # any codec: a rounded score or residual is one with noise
     assumes=("aligned_rows",),
 )
+ARBITER = "arbiter"
+CLEAR, SEALED = ("protection", "none"), ("protection", "paillier")
 EXPOSES = (
     Sent(
         "score", "passive", "active", "embeddings", "passive",
-        keys=exposes.HELD_OUT, noised=exposes.EMBEDDINGS, served=True,
+        keys=exposes.HELD_OUT, noised=exposes.EMBEDDINGS, served=True, when=CLEAR,
     ),
-    Sent("residual", "active", "passive", "gradients", "active", noised=exposes.GRADIENTS),
+    Sent("residual", "active", "passive", "gradients", "active", noised=exposes.GRADIENTS, when=CLEAR),
     Implied(
         "passive", "active", "labels", ("residual",), "argued",
-        "of two classes: the sign of a row's residual is its label", exact=True, noised=exposes.LABELS,
+        "of two classes: the sign of a row's residual is its label", exact=True, noised=exposes.LABELS, when=CLEAR,
     ),
     Implied(
         "active", "passive", "features", ("score",), "argued",
         "a weighted sum of each row's columns; of one column all of it, but for a factor", noised=exposes.EMBEDDINGS,
+        when=CLEAR,
+    ),
+    Sent("score", "passive", "active", "ciphertext", "passive", when=SEALED),
+    Sent(
+        "score", "passive", "active", "embeddings", "passive",
+        keys=exposes.HELD_OUT, times="per evaluation", served=True, when=SEALED,
+    ),
+    Sent("residual", "active", "passive", "ciphertext", "active", when=SEALED),
+    Sent("masked", "passive", "arbiter", "ciphertext", "passive", when=SEALED, note="the arbiter sees it under a mask"),
+    Sent("masked", "active", "arbiter", "ciphertext", "active", when=SEALED, note="the arbiter sees it under a mask"),
+    Sent("unmasked", "arbiter", "passive", "sums", "active", when=SEALED, note="of its columns, over a batch"),
+    Sent("unmasked", "arbiter", "active", "sums", "passive", when=SEALED, note="of its columns, over a batch"),
+    Implied(
+        "passive", "active", "labels", ("unmasked",), "argued",
+        "a host with as many columns as a batch has rows can solve for the residuals", when=SEALED,
     ),
     exposes.SEEDED,
     exposes.KNOWN,
@@ -87,21 +120,44 @@ def check(config: RunConfig) -> list[Problem]:
     if cfg.gradient == "taylor" and config.privacy.name in exposes.LABELS:
         allowed = f"knows no randomised labels, and privacy={config.privacy.name} corrects the loss: exact"
         problems.append(Problem("algorithm.gradient", cfg.gradient, allowed))
+    if config.protection.name != "none":
+        for key, name in (("privacy", config.privacy.name), ("codec", config.codec.name)):
+            if name != "none":
+                problems.append(Problem(key, name, f"is for numbers in clear: none with {sealed(config)}"))
     return problems
 
 
+def sealed(config: RunConfig) -> str:
+    """The protection, as a user writes it."""
+    return f"protection={config.protection.name}"
+
+
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
-    """The guest `active`, and the hosts `passive_1` ...
+    """The guest `active`, and the hosts `passive_1` ...; under encryption the arbiter.
 
     Raises
     ------
-    ConfigError : as `shared.check_task`; or a Taylor loss is asked for of other data than two classes.
+    ConfigError : as `shared.check_task`; a Taylor loss is asked for of other data than two classes; or, under
+        encryption, of two classes another one, or of more classes any.
     """
-    if config.algorithm.gradient == "taylor" and task.classes != 2:
-        has = f"{task.classes} classes" if task.classes else "numbers as targets"
+    gradient, problems = config.algorithm.gradient, []
+    has = f"{task.classes} classes" if task.classes else "numbers as targets"
+    if gradient == "taylor" and task.classes != 2:
         allowed = f"is of the logistic loss of two classes, and {task.name} has {has}: exact"
-        raise ConfigError([Problem("algorithm.gradient", "taylor", allowed)])
-    return shared.parties(task, config, (guest, host))
+        problems.append(Problem("algorithm.gradient", "taylor", allowed))
+    if config.protection.name == "none":
+        refuse(problems)
+        return shared.parties(task, config, (guest, host))
+    if task.classes == 2 and gradient == "exact":
+        allowed = f"is not linear in the scores, as {sealed(config)} needs: taylor"
+        problems.append(Problem("algorithm.gradient", "exact", allowed))
+    if task.classes > 2:
+        allowed = f"adds up ciphertexts, and the softmax of {has} is no sum: none"
+        problems.append(Problem("protection", config.protection.name, allowed))
+    refuse(problems)
+    third = PartySpec(arbiter, None, "server", cores=Delays(config.compute).cores(0, 1))
+    specs = shared.parties(task, config, (guest, host))
+    return {ACTIVE: specs.pop(ACTIVE), ARBITER: third} | specs
 
 
 class Columns:
@@ -109,6 +165,7 @@ class Columns:
 
     def __init__(self, me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
         self.me, self.device, self.dtype = me, me.device, DTYPES[config.model.dtype]
+        self.sealing = Sealing(config)
         self.outputs = public.classes if public.classes > 2 else 1
         self.features, self.held, self.host = self.rows(data.features), data.held_out, data.labels is None
         width, rng = self.features.shape[1], stream(config.seed, f"init/{me.name}")
@@ -119,9 +176,8 @@ class Columns:
         self.optimiser: torch.optim.Optimizer = kind([self.model.theta], cfg.lr, weight_decay=cfg.alpha, foreach=False)
 
     def rows(self, values: np.ndarray) -> Tensor:
-        """Rows of columns as a tensor; the pixels of images are between 0 and 1."""
-        taken = torch.from_numpy(np.require(values, requirements="W")).to(self.device).flatten(1)
-        return taken.to(self.dtype) / (255 if taken.dtype == torch.uint8 else 1)
+        """Rows as a tensor (n, d)."""
+        return columns(torch.from_numpy(np.require(values, requirements="W")).to(self.device), self.dtype)
 
     def taken(self, rows: np.ndarray) -> Tensor:
         """The columns of a batch, (B, d)."""
@@ -132,14 +188,50 @@ class Columns:
         scores: Tensor = self.model(x)
         return scores
 
-    def step(self, x: Tensor, residual: Tensor) -> None:
-        """Step on d loss / d u of a batch, (B, outputs)."""
+    def gradient(self, x: Tensor, residual: Tensor) -> Tensor:
+        """The gradient of the weights, of d loss / d u of a batch (B, outputs)."""
         out, inside = self.model.inside(x)
         if self.host and self.me.privacy is not None:  # it has sent clipped scores
             leaf = out.detach().requires_grad_()
             residual = torch.autograd.grad(self.me.privacy.clip(leaf), leaf, residual)[0]
-        self.model.theta.grad = self.model.gradient(x, residual, out, inside)
+        return self.model.gradient(x, residual, out, inside)
+
+    def descend(self, gradient: Tensor) -> None:
+        """Step on the gradient of the weights."""
+        self.model.theta.grad = gradient
         self.optimiser.step()
+
+    async def step(self, x: Tensor, residual: Tensor) -> None:
+        """Step on d loss / d u of a batch, (B, outputs); under encryption by way of the arbiter."""
+        me, sealing = self.me, self.sealing
+        if sealing.scheme is None:
+            await me.compute(lambda: self.descend(self.gradient(x, residual)), cost=len(x))
+            return
+        products = x.numel()
+        seconds = sealing.priced(multiplied=products, added=products + len(x) * self.model.bias)
+        gradient = await me.compute(self.gradient, x, residual, seconds=seconds)
+        await me.compute(self.descend, await self.decrypted(gradient), cost=len(x))
+
+    async def decrypted(self, gradient: Tensor) -> Tensor:
+        """The gradient, which the arbiter has decrypted under a mask; a mask takes an addition for each number."""
+        own = gradient.double().cpu().numpy().view(np.uint64)
+        mask = np.frombuffer(self.me.rng("mask").bytes(own.nbytes), np.uint64)
+        seconds = self.sealing.priced(added=len(own))
+        masked = await self.me.compute(self.sealing.seal, (own + mask)[:, None], seconds=seconds)
+        await self.me.send(ARBITER, masked, tag="masked")
+        plain = await self.me.recv(ARBITER, tag="unmasked") - mask
+        return torch.from_numpy(plain.view(np.float64)).to(gradient)
+
+    def sent(self, values: Tensor) -> Any:
+        """What is sent of numbers of the rows of a batch, (B, outputs): under encryption ciphertexts."""
+        return values if self.sealing.scheme is None else self.sealing.seal(values.cpu().numpy())
+
+    def received(self, sent: Any) -> Tensor:
+        """The numbers that were sent; under encryption what the simulator computes with."""
+        if self.sealing.scheme is None:
+            return cast(Tensor, sent)
+        kind = np.float64 if self.dtype == torch.float64 else np.float32
+        return torch.from_numpy(self.sealing.unseal(sent, len(sent), 1, kind)).to(self.device)
 
     def held_out(self) -> dict[str, Tensor]:
         """X w of the held-out rows by split."""
@@ -186,14 +278,17 @@ class Guest(Columns):
 async def host(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
     """Send the score of each batch, and step on its residual."""
     side = Columns(me, data, public, config)
-    me.state.model, me.state.optimiser = side.model, side.optimiser
+    me.state.model, me.state.optimiser, me.state.counts = side.model, side.optimiser, side.sealing.counts
 
     async for t in me.rounds():
+        side.sealing.counts = me.state.counts  # a resumed run restores them
         for rows in batches(config.seed, t, public.samples, config.algorithm.batch_size):
             x = side.taken(rows)
-            u = await me.compute(side.score, x, cost=len(rows))
-            await me.send(ACTIVE, private.embeddings(me, u, rows), tag="score")
-            await me.compute(side.step, x, await me.recv(ACTIVE, tag="residual"), cost=len(rows))
+            seconds = side.sealing.priced(encrypted=len(rows))
+            u = await me.compute(side.score, x, cost=len(rows), seconds=seconds)
+            await me.send(ACTIVE, side.sent(private.embeddings(me, u, rows)), tag="score")
+            await side.step(x, side.received(await me.recv(ACTIVE, tag="residual")))
+        me.report(facts=side.sealing.facts(me.name))
         for way in serving.ways(config.privacy) if me.evaluates(t) else ():
             async with me.evaluating(priced=way.chosen):
                 await me.send(ACTIVE, serving.served(me, side.held_out(), way.noisy), tag="score")
@@ -202,25 +297,43 @@ async def host(me: Party, data: AlignedPart, public: AlignedPublic, config: RunC
 async def guest(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
     """Add up the scores of each batch, and answer with its residual."""
     side = Guest(me, data, public, config)
-    me.state.model, me.state.optimiser = side.model, side.optimiser
+    me.state.model, me.state.optimiser, me.state.counts = side.model, side.optimiser, side.sealing.counts
     await private.settle_labels(me, data.labels)
 
     async for t in me.rounds():
-        losses = []
+        side.sealing.counts, losses = me.state.counts, []
         for rows in batches(config.seed, t, public.samples, config.algorithm.batch_size):
             x, y = side.taken(rows), side.answers(rows)
             u = await me.compute(side.score, x, cost=len(rows))
             for other in await me.recv_all(me.clients, tag="score"):
-                u = u + other
-            loss, residual = await me.compute(side.residual, u, y, cost=len(rows))
+                u = u + side.received(other)
+            # encrypted again: a host knows what its own ciphertexts are made of
+            seconds = side.sealing.priced(added=len(rows) * len(me.clients), encrypted=len(rows))
+            loss, residual = await me.compute(side.residual, u, y, cost=len(rows), seconds=seconds)
             losses.append(loss)
             noisy = private.gradients(me, [residual] * len(me.clients), rows, public.samples)
             for name, own in zip(me.clients, noisy, strict=True):
-                await me.send(name, own, tag="residual")
-            await me.compute(side.step, x, residual, cost=len(rows))
-        me.report(train_loss=sum(losses) / len(losses), epoch=t, iterations=t * len(losses))
+                await me.send(name, side.sent(own), tag="residual")
+            await side.step(x, residual)
+        facts = side.sealing.facts(me.name)
+        me.report(train_loss=sum(losses) / len(losses), epoch=t, iterations=t * len(losses), facts=facts)
         for way in serving.ways(config.privacy) if me.evaluates(t) else ():
             async with me.evaluating(priced=way.chosen):
                 shares = [side.held_out(), *await me.recv_all(me.clients, tag="score")]
                 sums = {split: sum(share[split] for share in shares) for split in shares[0]}
                 way.report(me, {split: side.outcome(u).cpu().numpy() for split, u in sums.items()})
+
+
+async def arbiter(me: Party, data: None, public: AlignedPublic, config: RunConfig) -> None:
+    """Decrypt gradients, which are under masks."""
+    sealing, others = Sealing(config), (ACTIVE, *me.clients)
+    me.state.counts = sealing.counts
+
+    async for _ in me.rounds():
+        sealing.counts = me.state.counts
+        for _ in range(-(-public.samples // config.algorithm.batch_size)):
+            for name, masked in zip(others, await me.recv_all(others, tag="masked"), strict=True):
+                seconds = sealing.priced(decrypted=len(masked))
+                plain = await me.compute(sealing.unseal, masked, len(masked), 1, np.uint64, seconds=seconds)
+                await me.send(name, plain[:, 0], tag="unmasked")
+        me.report(facts=sealing.facts(me.name))

@@ -14,6 +14,7 @@ SecureBoost+: Chen et al., arXiv 2110.10927.
 
     bytes, per tree and passive party      in clear      paillier, of c bytes a ciphertext
     gradient, n rows                       8 n           2 c n; packing: c n
+    rows (goss)                            ceil(n / 8)   the same; gradient: of the kept rows alone
     histogram of q' nodes and d bins       16 q' d       2 c q' d; packing: c q' d; compression: c ceil(q' d / eta)
     nodes, below the root                  ceil(q / 8) + ceil(n' / 8): q nodes before, n' rows of those that were split
     split, side                            16 a split, and ceil(m / 8) for the m rows of such nodes
@@ -28,17 +29,18 @@ Departures
 2. Held-out rows: a passive party answers for all of its splits and all rows, so that it does not learn their paths.
 3. More than two classes: a tree for each class in every round, on the softmax. A regression's targets are learnt with
    mean 0 and variance 1.
-4. No sampling of rows by gradient (GOSS).
+4. With goss=true (SecureBoost+) passive parties are told which rows are kept (tag `rows`), and keep all in their nodes.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from vflbench.algorithms.split import exposes, shared
-from vflbench.algorithms.split.boosting import FRACTION, LEAF, Labels, Trees
+from vflbench.algorithms.split.boosting import FRACTION, LEAF, Labels, Trees, sampled
+from vflbench.algorithms.split.sealing import Sealing
 from vflbench.algorithms.split.shared import ACTIVE
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
@@ -53,7 +55,6 @@ from vflbench.types import (
     Range,
     RunConfig,
     Sent,
-    module_of,
 )
 
 ALGORITHM = AlgorithmInfo(
@@ -76,6 +77,7 @@ EXPOSES = (
         "gradient", "active", "passive", "labels", "active", when=("protection", "none"), note="labels: g = p - y",
     ),
     Sent("gradient", "active", "passive", "ciphertext", "active", when=("protection", "paillier")),
+    Sent("rows", "active", "passive", "ids", "active", when=("goss", True), note="most of them have large gradients"),
     Sent("bins", "passive", "active", "sizes", "passive", times="once", note="how many bins it has"),
     Sent("histogram", "passive", "active", "binned", "passive", note="sums of gradients up to each bin"),
     Sent("nodes", "active", "passive", "ids", "all", note="which rows fall into the same node"),
@@ -103,6 +105,9 @@ class Config:
     l2: Annotated[float, Range(at_least=0)] = 1.0  # lambda: penalty of a leaf's value
     min_child_weight: Annotated[float, Range(at_least=0)] = 1.0  # the least H of a child
     first_tree: Literal["all", "active"] = "all"  # who grows the first tree, whose nodes tell most about labels
+    goss: bool = False  # a tree is grown from a sample of the rows, by their gradients
+    top_rate: Annotated[float, Range(at_least=0, at_most=1)] = 0.2  # goss: share of rows with the largest gradients
+    other_rate: Annotated[float, Range(at_least=0, at_most=1)] = 0.1  # goss: share of all rows, drawn from the others
     packing: bool = True  # paillier: g and h in one ciphertext
     subtraction: bool = True  # of two children the smaller one's histogram is sent
     compression: bool = True  # paillier, with packing: several bins in one ciphertext
@@ -111,7 +116,12 @@ class Config:
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
-    return shared.check_learning(config)
+    cfg: Config = config.algorithm
+    problems = shared.check_learning(config)
+    if cfg.goss and (cfg.top_rate + cfg.other_rate > 1 or (cfg.top_rate < 1 and not cfg.other_rate)):
+        allowed = f"with top_rate={cfg.top_rate}: above 0, and at most 1 together"
+        problems.append(Problem("algorithm.other_rate", cfg.other_rate, allowed))
+    return problems
 
 
 def devices(task: AlignedTask, config: RunConfig) -> tuple[str, ...]:
@@ -223,32 +233,19 @@ def completed(sent: np.ndarray, asked: np.ndarray, count: int, parents: np.ndarr
     return whole
 
 
-class Sealing:
-    """What of gradients and histograms crosses: whole numbers, or ciphertexts, counted."""
+class Sums(Sealing):
+    """What of gradients and histograms crosses: whole numbers, or ciphertexts."""
 
     def __init__(self, config: RunConfig, samples: int) -> None:
-        self.cfg, self.protection, self.samples = config.algorithm, config.protection, samples
-        self.scheme: Any = None if config.protection.name == "none" else module_of(config.protection)
+        super().__init__(config)
+        self.cfg, self.samples = config.algorithm, samples
         self.width = 2 if self.cfg.packing else 1  # numbers in a ciphertext's slot
-        self.counts: dict[str, int] = {}  # of this party's operations
 
     @property
     def slots(self) -> int:
         """Pairs of sums in a ciphertext of a histogram."""
         many = self.cfg.packing and self.cfg.compression
         return int(self.scheme.slots(self.protection, self.samples, 2)) if many else 1
-
-    def priced(self, **counts: int) -> float | None:
-        """The seconds that these operations take; None where there is nothing to price."""
-        if self.scheme is None:
-            return None
-        for name, count in counts.items():
-            self.counts[name] = self.counts.get(name, 0) + count
-        return float(self.scheme.seconds(self.protection, **counts))
-
-    def facts(self, party: str) -> dict[str, Any]:
-        """What the summary shows: the operations of this party so far."""
-        return {"protection": {party: dict(self.counts), "performed": False}} if self.scheme is not None else {}
 
     def packed(self, bins: int) -> int:
         """How many of so many bins' ciphertexts are shifted, by a product, to be beside others in one."""
@@ -258,31 +255,27 @@ class Sealing:
         """What is sent of g and h, (n, 2)."""
         if self.scheme is None:
             return gradient.astype(np.int32)
-        sealed: np.ndarray = self.scheme.seal(self.protection, gradient.reshape(-1, self.width), 1)
-        return sealed
+        return self.seal(gradient.reshape(-1, self.width))
 
-    def gradient_of(self, sent: np.ndarray) -> np.ndarray:
-        """What the simulator computes with for it, (n, 2) int64."""
-        if self.scheme is None:
-            return sent.astype(np.int64)
-        count = self.samples * 2 // self.width
-        found: np.ndarray = self.scheme.unseal(sent, count, self.width, np.int64, 1)
-        return found.reshape(-1, 2)
+    def gradient_of(self, sent: np.ndarray, kept: np.ndarray) -> np.ndarray:
+        """What the simulator computes with for it, (n, 2) int64; 0 for rows that are not `kept` (n,)."""
+        found = np.zeros((self.samples, 2), np.int64)
+        values = int(kept.sum()) * 2 // self.width
+        found[kept] = sent if self.scheme is None else self.unseal(sent, values, self.width, np.int64).reshape(-1, 2)
+        return found
 
     def histogram(self, sums: np.ndarray) -> np.ndarray:
         """What is sent of sums (q', d, 2)."""
         if self.scheme is None:
             return sums
-        sealed: np.ndarray = self.scheme.seal(self.protection, sums.reshape(-1, self.width), self.slots)
-        return sealed
+        return self.seal(sums.reshape(-1, self.width), self.slots)
 
     def histogram_of(self, sent: np.ndarray, nodes: int, bins: int) -> np.ndarray:
         """The sums (nodes, bins, 2) of what was sent."""
         if self.scheme is None:
             return sent
         values = nodes * bins * 2 // self.width
-        flat: np.ndarray = self.scheme.unseal(sent, values, self.width, np.int64, self.slots)
-        return flat.reshape(nodes, bins, 2)
+        return self.unseal(sent, values, self.width, np.int64, self.slots).reshape(nodes, bins, 2)
 
 
 def best(left: np.ndarray, whole: np.ndarray, cfg: Config) -> np.ndarray:
@@ -310,7 +303,7 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
     """Answer with histograms, and say which rows are left of the splits that were won."""
     cfg: Config = config.algorithm
     outputs = public.classes if public.classes > 2 else 1
-    columns, sealing = Columns(data, cfg.bins), Sealing(config, public.samples)
+    columns, sealing = Columns(data, cfg.bins), Sums(config, public.samples)
     me.state.splits = np.empty(0, np.int64)  # own bins at which nodes of all trees were split
     me.state.counts = sealing.counts
     if me.fresh:
@@ -319,7 +312,10 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
     async for t in me.rounds():
         sealing.counts = me.state.counts  # a resumed run restores them
         for _ in range(outputs if t > 1 or cfg.first_tree == "all" else 0):
-            gradient = sealing.gradient_of(await me.recv(ACTIVE, tag="gradient"))
+            kept = np.ones(public.samples, bool)
+            if cfg.goss:
+                kept = np.unpackbits(await me.recv(ACTIVE, tag="rows"), count=public.samples).astype(bool)
+            gradient = sealing.gradient_of(await me.recv(ACTIVE, tag="gradient"), kept)
             rows = Rows(public.samples)
             for level in range(cfg.depth):
                 if level:
@@ -331,7 +327,7 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
                     rows.descend(nodes, np.unpackbits(sides, count=count).astype(bool))
                 asked = rows.asked(cfg.subtraction)
                 among = rows.among(asked)
-                entries = int((among >= 0).sum()) * columns.places.shape[1]
+                entries = int(((among >= 0) & kept).sum()) * columns.places.shape[1]
                 bins = len(asked) * columns.total
                 added = (entries + bins) * 2 // sealing.width
                 seconds = sealing.priced(added=added, multiplied=sealing.packed(bins))
@@ -356,7 +352,7 @@ async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     """Grow trees on the gradients of the labels."""
     assert data.labels is not None
     cfg: Config = config.algorithm
-    columns, sealing = Columns(data, cfg.bins), Sealing(config, public.samples)
+    columns, sealing = Columns(data, cfg.bins), Sums(config, public.samples)
     labels = Labels(data.labels, public.classes)
     trees = Trees.none(cfg.depth)
     me.state.splits = np.empty(0, np.int64)
@@ -388,14 +384,18 @@ async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
 
 
 async def _tree(
-    me: Party, columns: Columns, sealing: Sealing, gradient: np.ndarray, others: Sequence[str], cfg: Config
+    me: Party, columns: Columns, sealing: Sums, gradient: np.ndarray, others: Sequence[str], cfg: Config
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Grow a tree with the parties `others`: owner, split and value of its nodes, and each row's leaf."""
     samples, size = len(gradient), 2 ** (cfg.depth + 1) - 1
     owner, split = np.full(size, LEAF), np.zeros(size, np.int64)
+    kept = np.ones(samples, bool)
+    if cfg.goss:
+        kept, gradient = sampled(gradient, cfg.top_rate, cfg.other_rate, me.rng("goss"))
+        await me.send_many(others, np.packbits(kept), tag="rows")
     if others:
-        seconds = sealing.priced(encrypted=samples * 2 // sealing.width)
-        await me.send_many(others, await me.compute(sealing.gradient, gradient, seconds=seconds), tag="gradient")
+        seconds = sealing.priced(encrypted=int(kept.sum()) * 2 // sealing.width)
+        await me.send_many(others, await me.compute(sealing.gradient, gradient[kept], seconds=seconds), tag="gradient")
     rows, parents = Rows(samples), [None] * (1 + len(others))
     bounds = np.cumsum([0, columns.total, *me.state.bins])  # of the parties among all bins
     for level in range(cfg.depth):

@@ -22,7 +22,7 @@ from vflbench.federation import work
 from vflbench.federation.delays import Delays
 from vflbench.federation.party import PartySpec, Program, party_names
 from vflbench.federation.work import Work
-from vflbench.models import DTYPES, vertical
+from vflbench.models import DTYPES, columns, vertical
 from vflbench.models.split_learning import Active, Embedded, Passive
 from vflbench.models.vertical import DEEP, IMAGES
 from vflbench.privacy import serving
@@ -203,9 +203,7 @@ class Side:
     def rows(self, features: np.ndarray, rows: np.ndarray | slice = slice(None)) -> Tensor:
         """Rows of the party's features, in the form that the model takes; a slice may share their memory."""
         taken = torch.from_numpy(np.require(features[rows], requirements="W")).to(self.me.device)
-        if self.images:
-            return taken
-        return taken.flatten(1).to(self.dtype) / 255 if taken.dtype == torch.uint8 else taken.flatten(1).to(self.dtype)
+        return taken if self.images else columns(taken, self.dtype)
 
     async def embed(self, rows: np.ndarray, waiting: int = 0) -> Embedded:
         """Passive: the embeddings of the party's rows.

@@ -25,8 +25,9 @@ class Config(OptionConfig):
 
 
 def edges(config: Config, servers: list[str], clients: list[str], seed: int) -> Edges:
-    """The edges of the shape, and a server's to all clients."""
-    return (*itertools.product(servers, clients), *SHAPES[config.name](clients))
+    """The edges of the shape, and a server's to all others."""
+    meet = itertools.combinations(servers, 2)
+    return (*itertools.product(servers, clients), *meet, *SHAPES[config.name](clients))
 
 
 def ring(clients: Sequence[str]) -> Edges:
