@@ -230,3 +230,38 @@ def test_a_swamped_graph_is_refused_before_a_round(caplog: pytest.LogCaptureFixt
 def test_all_edges_hide_none() -> None:
     cfg = config(glasu, sampling="undropped", privacy=privacy_config("edge_rr"))
     assert [problem.key for problem in glasu.check(cfg)] == ["privacy"]
+
+
+@pytest.mark.parametrize("how", ["avg", "cat"])
+@pytest.mark.parametrize("module", ALL)
+def test_rows_are_served_both_ways(module: ModuleType, how: str) -> None:
+    """Training is the same; the scores of one run are those that the other has beside its own; own noise comes off."""
+    graph, cfg = task(parties=3), config(module, aggregate=how)
+    runs, sent = {}, {}
+    for way in ("clean", "noisy"):
+        keys = privacy_config("gaussian_embedding", noise_multiplier=0.5, clip=2.0, serving=way)
+        runs[way] = private(module, graph, cfg, keys)
+        sent[way] = runs[way].ledger()
+    clean, noisy = runs["clean"], runs["noisy"]
+    assert sent["clean"] == sent["noisy"] and clean.losses == noisy.losses
+    scores = [values for _, _, values in noisy.reports if "otherwise" in values]
+    assert len(scores) == graph.parties
+    for client in clean.clients:
+        (mine,), (theirs,) = clean.predictions(client), noisy.predictions(client)
+        (beside,) = (
+            values["otherwise"] for name, _, values in noisy.reports if name == client and "otherwise" in values
+        )
+        assert all(torch.equal(mine[split], beside[split]) for split in mine) and differ(mine, theirs)
+    ends = len(clean.engine.parties["client_0"].state.model.ends)
+    spent = guards(noisy)["client_0"].spent()
+    assert spent["one_prediction"]["mu"] == pytest.approx(2 / 0.5 * math.sqrt(ends))
+    # a party whose own rows alone are noised predicts as without noise
+    alone = task(parties=1)
+    keys = privacy_config("gaussian_embedding", noise_multiplier=0.5, clip=2.0, serving="noisy")
+    lonely = private(module, alone, config(module, aggregate=how), keys)
+    (own,), (beside,) = (
+        lonely.predictions("client_0"),
+        [r["otherwise"] for _, _, r in lonely.reports if "otherwise" in r],
+    )
+    for split, rows in own.items():
+        torch.testing.assert_close(rows, beside[split], rtol=1e-9, atol=1e-9)

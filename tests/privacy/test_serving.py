@@ -69,7 +69,7 @@ def test_split_learning_trains_the_same_whichever_way_rows_are_served(module: Mo
         assert [party.served for party in run.engine.order] == [party.served for party in free.engine.order]
         spent = mechanisms.by_organisation(run.engine.order)["passive_1"]
         assert spent["releases"] == {"planned": 3, "done": 3} and spent["mu"] == pytest.approx(4)
-        assert spent["one_release"]["mu"] == pytest.approx(4 / math.sqrt(3))
+        assert spent["one_prediction"]["mu"] == pytest.approx(4 / math.sqrt(3))
 
 
 @pytest.mark.parametrize("module", [svfl, mtcd])
@@ -118,7 +118,7 @@ def test_bins_that_are_served_with_noise_are_randomised_once_more() -> None:
         cfg = replace(test_send_once.config(task, bins=4), privacy=private)
         result = test_send_once.run(task, cfg, privacy={"passive_1": mechanism})
         sent[way] = result.state.received[0], result.state.held_out[0]
-        assert mechanism.spent()["one_release"] == {"epsilon": 3.0, "mu": None}
+        assert mechanism.spent()["one_prediction"] == {"epsilon": 3.0, "mu": None}
     for clean, noisy in zip(*(sent[way][0] for way in WAYS), strict=True):
         np.testing.assert_array_equal(clean, noisy)  # what is trained on
     form, rng = Bins.fit(task.features[1], 4), stream(0, "evaluation/serving/passive_1")
@@ -232,8 +232,8 @@ def test_a_resumed_run_has_the_scores_of_one_that_never_stopped(
         (["algorithm=glasu", "dataset=cora", "privacy=edge_rr"], "privacy=edge_rr has no such key"),
         (["algorithm=vfl", "dataset=bank"], "privacy=none has no such key"),
         (
-            ["algorithm=glasu", "dataset=cora", "privacy=gaussian_embedding"],
-            r"privacy\.serving=noisy: glasu does not add noise to held-out rows: use clean. Those that do: .*vfl",
+            ["algorithm=graph_once", "dataset=cora", "privacy=gaussian_embedding"],
+            r"privacy\.serving=noisy: graph_once does not add noise to held-out rows: use clean. Those that do: .*vfl",
         ),
         (
             ["algorithm=mtcd", "dataset=ridge", "privacy=gaussian_embedding"],
@@ -248,7 +248,7 @@ def test_it_is_refused_where_nothing_noises_rows_that_are_served(words: list[str
 
 def test_who_learns_what_says_what_covers_rows_that_are_served() -> None:
     def served(algorithm: str, **privacy: Any) -> list[tuple[str, str | None, bool, str]]:
-        keys = vars(registry.option_config("algorithm", algorithm, whole=False)())
+        keys = {**vars(registry.option_config("algorithm", algorithm, whole=False)()), "protection": "none"}
         entries = exposure.table(algorithm, keys, privacy)["entries"]
         shown = [one for one in entries if one["phase"] == "evaluation" and one["tags"] != ["partial"]]
         return [(one["form"], one["covered_by"], one["exact"], one["note"]) for one in shown]
@@ -256,10 +256,12 @@ def test_who_learns_what_says_what_covers_rows_that_are_served() -> None:
     for name in (one for one, info in registry.algorithms().items() if info.noisy_serving):
         mechanism = next(one for one in registry.algorithms()[name].privacy if one.endswith("_embedding"))
         keys = {"name": mechanism, "epsilon": 8.0}
-        ((form, covered, exact, note),) = served(name, **keys, serving="noisy")
-        assert (form, covered, exact) == ("noised", mechanism, False) and "apart from that of training" in note
-        ((form, covered, exact, note),) = served(name, **keys, serving="clean")
-        assert (form, covered, exact) == ("clear", None, True) and "no guarantee for a row that is served" in note
-        ((form, covered, _, note),) = served(name, **keys | {"epsilon": math.inf}, serving="noisy")
-        assert (form, covered) == ("clear", None) and "guarantee" not in note
+        for form, covered, exact, note in served(name, **keys, serving="noisy"):
+            assert (form, covered, exact) == ("noised", mechanism, False) and "apart from that of training" in note
+        for form, covered, exact, note in served(name, **keys, serving="clean"):
+            assert form in ("clear", "summed") and (covered, exact) == (None, True)
+            assert "no guarantee for a row that is served" in note
+        for form, covered, _, note in served(name, **keys | {"epsilon": math.inf}, serving="noisy"):
+            assert form in ("clear", "summed") and covered is None and "guarantee" not in note
+        assert len(served(name, **keys)) == (2 if "graph" in registry.algorithms()[name].layouts else 1)
     assert all("guarantee" not in note for *_, note in served("vfl", name="label_rr", epsilon=1.0))

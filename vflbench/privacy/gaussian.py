@@ -109,6 +109,7 @@ class GaussianEmbedding:
         self.not_covered: Sequence[str] = NOT_COVERED
         self.calibrate: Callable[[int], float] | None = None  # the noise for so many releases
         self.quantile = 1.0
+        self.served = 1  # releases of a row for one prediction
         self.counts = np.zeros(0, dtype=np.int64)  # releases by row id; grows with the ids seen
         self.release: int | None = None
         self.kept: dict[str, Kept] = {}  # by place
@@ -240,13 +241,13 @@ class GaussianEmbedding:
         """
         mu, once = (
             accountant.composed_mu(SENSITIVITY[self.neighbouring], self.noise_multiplier, releases)
-            for releases in (self.releases, 1)
+            for releases in (self.releases, self.served)
         )
         return keys.reported(
             self.target,
             mechanism=self.name,
             epsilon=accountant.epsilon(mu, self.delta),
-            one_release={"epsilon": accountant.epsilon(once, self.delta), "mu": once},
+            one_prediction={"epsilon": accountant.epsilon(once, self.delta), "mu": once},
             delta=self.delta,
             mu=mu,
             unit="one released representation row of one party",

@@ -99,7 +99,7 @@ class RandomisedBins:
             None if asked is None else {"epsilon": asked},
             mechanism=self.name,
             epsilon=epsilon,
-            one_release={"epsilon": epsilon, "mu": None},
+            one_prediction={"epsilon": epsilon, "mu": None},
             delta=0.0,
             unit="one row of one passive party",
             neighbouring="replace_one",

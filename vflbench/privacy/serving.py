@@ -6,8 +6,8 @@ noisy   they get the clip and the noise of training rows. The score is what is l
 Every score is made both ways, so that the summary has both. Validation rows served the chosen way choose the round. The
 noise has a stream of its own, so that training does not depend on the key.
 
-A row that is served once spends one release: `one_release` of the mechanism's report. An evaluation of every round is
-an observer's look, and is counted nowhere.
+A prediction spends the releases that it takes: `one_prediction` of the mechanism's report. An evaluation of every round
+is an observer's look, and is counted nowhere.
 """
 
 from __future__ import annotations

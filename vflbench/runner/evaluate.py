@@ -172,13 +172,11 @@ class Observer:
         return (means[0], means[-1]) if rises and means[-1] > GROWN * means[0] > 0 else None
 
     def _serve_otherwise(self, round: int, reported: list[dict[str, Any]]) -> None:
-        """Score the test rows that were served the other way, if a party predicted them."""
+        """Score the test rows that were served the other way: the mean over the parties that predicted them."""
         labels, name = self.task.truth("test"), self.task.metric.name
-        for report in reported:
-            if labels is not None and "otherwise" in report:
-                scores = _as_array(report["otherwise"]["test"])
-                if np.isfinite(scores).all():
-                    self.otherwise[round] = float(METRICS[name](scores, labels))
+        found = [_as_array(report["otherwise"]["test"]) for report in reported if "otherwise" in report]
+        if labels is not None and found and all(np.isfinite(scores).all() for scores in found):
+            self.otherwise[round] = float(np.mean([METRICS[name](scores, labels) for scores in found]))
 
     def _share(self, reports: list[dict[str, Any]]) -> tuple[int, int]:
         """The bytes and vectors of a party's share, as a message through the codec."""

@@ -366,7 +366,7 @@ def _write(
         floor |= {"ship_it": shipped, "times_ship_it": bounds.times(files.charged(spent_on["bytes_by_link"]), shipped)}
     source, private = federation.task.source, mechanisms.together(spent)
     if private is not None:
-        release = private.pop("one_release", None)
+        release = private.pop("one_prediction", None)
         if served := serving.both_ways(config.privacy, release, rows, metric, observer.otherwise):
             private["serving"] = served
     return files.summarise(

@@ -91,7 +91,7 @@ def both_ways(
     Parameters
     ----------
     privacy : its keys.
-    release : what one release of a row spends, {epsilon, mu}.
+    release : what one prediction spends of a row, {epsilon, mu}.
     otherwise : round -> test metric, of rows served as the key does not say.
     """
     row = folder.select(rows, metric) or (rows[-1] if rows else {})

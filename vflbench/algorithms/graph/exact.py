@@ -27,6 +27,7 @@ from vflbench.algorithms.graph.shared import GraphLearner, answer_all, ask, aski
 from vflbench.data.graph.sampling import Block, draw_batch, full_block, sample_blocks, union
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import SERVER, Party, PartySpec
+from vflbench.privacy import serving
 from vflbench.types import Positive, RunConfig
 
 
@@ -75,8 +76,8 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig, 
             await answer_all(me, aggregation.combine, "embedding", "aggregate")
         for _ in ends:
             await answer_all(me, aggregation.gradients, "gradient", "backward")
-        if me.evaluates(t):
-            async with me.evaluating():
+        for way in serving.ways(config.privacy) if me.evaluates(t) else ():
+            async with me.evaluating(priced=way.chosen):
                 for _ in ends:
                     await answer_all(me, aggregation.combine, "embedding", "aggregate")
 
@@ -84,7 +85,7 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig, 
 async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig, ends: Sequence[int]) -> None:
     """Sample, compute representations, and follow the exact gradient."""
     cfg = config.algorithm
-    m, secret = me.clients.index(me.name), private.guard(me)
+    m, secret = me.clients.index(me.name), private.guard(me, served=len(ends))
     aggregation = Aggregation(cfg.aggregate, public.parties)
     columns = aggregation.columns(config.model.hidden, m)
     learner = GraphLearner(me, config, data, public.classes, ends, columns)
@@ -102,9 +103,10 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
     def clipped(rows: Tensor) -> Tensor:
         return rows if secret is None else secret.clip(rows)
 
-    async def aggregate(_: int, h_own: Tensor) -> Tensor:
-        total: Tensor = await ask(me, clipped(h_own), "embedding", "aggregate")
-        return total
+    async def aggregate(_: int, h_own: Tensor, noisy: bool) -> Tensor:
+        sent = private.served(me, secret, h_own, noisy)
+        total: Tensor = await ask(me, sent, "embedding", "aggregate")
+        return aggregation.without(total, sent - clipped(h_own), m) if noisy else total
 
     levels: list[np.ndarray] = []  # of this round
 
@@ -135,7 +137,7 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
         loss = await exact_gradients(model, x, blocks, y, forward, backward, me.torch_rng("dropout"), clipped)
         await me.compute(optimizer.step, cost=3 * sum(map(len, levels)))
         me.report(train_loss=loss.item(), iterations=t)
-        if me.evaluates(t):
-            async with me.evaluating():
-                logits = await joint_inference(model, *whole(), aggregate)
-            me.report(predictions=predictions(logits, public.splits))
+        for way in serving.ways(config.privacy) if me.evaluates(t) else ():
+            async with me.evaluating(priced=way.chosen):
+                logits = await joint_inference(model, *whole(), partial(aggregate, noisy=way.noisy))
+            way.report(me, predictions(logits, public.splits))

@@ -56,6 +56,7 @@ from vflbench.algorithms.graph.shared import AggregationKeys, GraphLearner, answ
 from vflbench.data.graph.sampling import Block, Graph, draw_batch, full_block, sample_blocks, union
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import SERVER, Party, PartySpec
+from vflbench.privacy import serving
 from vflbench.types import AlgorithmInfo, Count, Given, Problem, RunConfig
 
 ALGORITHM = AlgorithmInfo(
@@ -68,6 +69,7 @@ ALGORITHM = AlgorithmInfo(
     **shared.FAMILY,
     privacy=("none", "gaussian_embedding", "edge_rr"),
     attacks=("none", "edge_inference"),
+    noisy_serving=True,
     # any codec: rounded aggregates are stale ones with noise; sampled nodes differ every time, so nothing is remembered
     assumes=("aligned_rows", "labels"),
 )
@@ -144,8 +146,8 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) 
         await exchange_ids(me.rng("batches"))
         for _ in ends:  # Alg. 3
             await answer_all(me, aggregation.combine, "embedding", "aggregate")
-        if me.evaluates(t):
-            async with me.evaluating():
+        for way in serving.ways(config.privacy) if me.evaluates(t) else ():
+            async with me.evaluating(priced=way.chosen):
                 for _ in ends:
                     await answer_all(me, aggregation.combine, "embedding", "aggregate")
 
@@ -153,9 +155,9 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) 
 async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
     """Sample, compute representations, and update the client's own parameters."""
     cfg: Config = config.algorithm
-    m, secret = me.clients.index(me.name), private.guard(me)
-    aggregation = Aggregation(cfg.aggregate, public.parties)
     ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
+    m, secret = me.clients.index(me.name), private.guard(me, served=len(ends))
+    aggregation = Aggregation(cfg.aggregate, public.parties)
     columns = aggregation.columns(config.model.hidden, m)
     learner = GraphLearner(me, config, data, public.classes, ends, columns)
     model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer
@@ -182,9 +184,10 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
     def with_own(segment: int, h_own: torch.Tensor) -> torch.Tensor:  # Agg(H_{-m}, H_m^+)
         return aggregation.insert(others[segment], clipped(h_own), m)
 
-    async def aggregate(_: int, h_own: torch.Tensor) -> torch.Tensor:
-        aggregate: torch.Tensor = await ask(me, clipped(h_own), "embedding", "aggregate")
-        return aggregate
+    async def aggregate(_: int, h_own: torch.Tensor, noisy: bool) -> torch.Tensor:
+        sent = private.served(me, secret, h_own, noisy)
+        total: torch.Tensor = await ask(me, sent, "embedding", "aggregate")
+        return aggregation.without(total, sent - clipped(h_own), m) if noisy else total
 
     async for t in me.rounds():
         learner.set_lr(t)
@@ -214,7 +217,7 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
             await me.compute(shared.update, optimizer, loss_q, cost=2 * work)
         me.report(train_loss=loss.item(), iterations=t * cfg.local_steps)  # the loss before this round's updates
 
-        if me.evaluates(t):
-            async with me.evaluating():
-                logits = await joint_inference(model, *whole(), aggregate)
-            me.report(predictions=predictions(logits, public.splits))
+        for way in serving.ways(config.privacy) if me.evaluates(t) else ():
+            async with me.evaluating(priced=way.chosen):
+                logits = await joint_inference(model, *whole(), partial(aggregate, noisy=way.noisy))
+            way.report(me, predictions(logits, public.splits))

@@ -21,6 +21,7 @@ ALGORITHM = AlgorithmInfo(
     **shared.FAMILY,
     privacy=("none", "gaussian_embedding", "edge_rr"),
     attacks=("none", "edge_inference"),
+    noisy_serving=True,
     exact="its gradients are exact only for the very numbers that were sent",
     assumes=("aligned_rows", "labels"),
 )

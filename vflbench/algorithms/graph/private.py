@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from vflbench.algorithms.graph import shared
 from vflbench.data.graph.sampling import Block, Graph
@@ -62,22 +63,33 @@ def candidates(public: GraphPublic) -> np.ndarray:
     return np.concatenate(list(public.splits.values()))
 
 
-def guard(me: Party, not_covered: Sequence[str] = NOT_COVERED) -> GaussianEmbedding | None:
+def guard(me: Party, not_covered: Sequence[str] = NOT_COVERED, served: int = 1) -> GaussianEmbedding | None:
     """What protects the rows that the party sends; None: they are sent as they are.
 
     Parameters
     ----------
     not_covered : of what epsilon of a row says nothing; under edge_rr what tells edges is covered after all.
+    served : how often a prediction sends a node's row.
     """
     if isinstance(me.privacy, edge_rr.RandomisedEdges):
         if me.privacy.rows is not None:
             hidden = () if math.isinf(me.privacy.epsilon) else (IDS, EDGES)
             me.privacy.not_covered = [one for one in not_covered if one not in hidden]
-        return me.privacy.rows
-    if me.privacy is not None:
-        me.privacy.not_covered = not_covered
+    elif me.privacy is not None:
+        me.privacy.not_covered, me.privacy.served = not_covered, served
+    return _guard(me)
+
+
+def _guard(me: Party) -> GaussianEmbedding | None:
     own: GaussianEmbedding | None = me.privacy
-    return own
+    return own.rows if isinstance(own, edge_rr.RandomisedEdges) else own
+
+
+def served(me: Party, secret: GaussianEmbedding | None, rows: Tensor, noisy: bool) -> Tensor:
+    """What the party sends of its rows (n, d) for predictions."""
+    if secret is None:
+        return rows
+    return secret.noised(rows, me.secret_torch_rng("serving")) if noisy else secret.clip(rows)
 
 
 def edges_of(me: Party, data: GraphPart, public: GraphPublic) -> Callable[[], np.ndarray]:
@@ -137,6 +149,6 @@ async def plan(me: Party, config: RunConfig, nodes: int, sample: Sample, sent: S
             counts[levels[level]] += 1
 
     await rehearse(me, config, "neighbours", count)
-    secret = guard(me)
+    secret = _guard(me)
     if secret is not None and rehearses(me, config):
         secret.plan(counts)

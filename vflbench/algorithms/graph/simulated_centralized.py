@@ -25,6 +25,7 @@ ALGORITHM = AlgorithmInfo(
     **shared.FAMILY,
     privacy=("none", "gaussian_embedding"),
     refuses=(("edge_rr", "edges are given to all clients"),),
+    noisy_serving=True,
     exact="its gradients are exact only for the very numbers that were sent",
     assumes=("aligned_rows", "labels", "edges"),
     accounting=("strict",),
