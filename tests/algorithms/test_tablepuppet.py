@@ -327,3 +327,25 @@ def test_a_convex_problem_is_refused_by_methods_that_learn(module: object) -> No
     task = replace(aligned(), objective=Objective("ridge", 1.0), optimum=1.0)
     with pytest.raises(ConfigError, match=r"dataset.problem=ridge: .* use dataset.problem=learning"):
         module.parties(task, config(module))  # type: ignore[attr-defined, arg-type]
+
+
+@pytest.mark.parametrize("module", [vfl_sgd, vfl_admm, centralized_join])
+def test_pixels_are_columns_between_0_and_1(module: ModuleType) -> None:
+    task = aligned(classes=2)
+    rng = np.random.default_rng(0)
+    sizes = {split: len(labels) for split, labels in task.held_out_labels.items()}
+
+    def images(rows: int) -> tuple[np.ndarray, ...]:
+        return tuple(rng.integers(0, 256, (rows, 1, 2, 3), dtype=np.uint8) for _ in task.features)
+
+    views, apart = images(len(task.labels)), {split: images(rows) for split, rows in sizes.items()}
+
+    def flat(blocks: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        return tuple(block.reshape(len(block), -1) / 255 for block in blocks)
+
+    shown = replace(task, features=views, held_out_features=apart)
+    columns = replace(
+        task, features=flat(views), held_out_features={split: flat(rows) for split, rows in apart.items()}
+    )
+    mine, theirs = (run(module, one, config(module, batch_size=20)) for one in (shown, columns))
+    assert torch.equal(mine.theta(), theirs.theta()) and mine.losses == theirs.losses

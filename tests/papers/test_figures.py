@@ -29,7 +29,7 @@ PROMISED = {
     **{"tablepuppet": "fig5 fig6 fig7 fig8", "glasu": "table2 fig3 table3 table4 clients pyg"},
     **{"mtcd": "fig2 fig3 fig4 fig5 fig6 fig7 fig8 fig9", "leasgd": "fig2 table1"},
     "pubsub_vfl": "table1 table2 table3 table4 table7 table9 table10 fig3 fig4 fig5 fig8",
-    "comparison": "bank energy blog digits cora ridge movielens mnist",
+    "comparison": "bank energy blog digits modelnet10 cora ridge movielens mnist",
 }
 
 

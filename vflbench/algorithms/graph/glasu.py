@@ -37,7 +37,8 @@ Departures from the paper
 7. sampling=undropped draws neighbours from the graph before clients lost edges, as the released code does: an
    information leak.
 8. privacy=gaussian_embedding is ours: a client clips each row and adds noise before it sends. It goes on with its own
-   part clipped but without noise, so representations above an aggregation differ between clients.
+   part clipped but without noise, so representations above an aggregation differ between clients. Rows for predictions
+   are clipped, and with privacy.serving=noisy have noise, too.
 9. Where noise is calibrated to a target, the parties exchange the ids of all rounds before the first (private.py).
 10. privacy=edge_rr is ours too: a client samples, learns and predicts with the edges that it shows.
 """
