@@ -129,9 +129,12 @@ class _View:
         """The same message in an evaluation, about held-out rows."""
         noisy = self.privacy.get("serving") == "noisy"
         form, covered_by, notes = self._form(entry, private=noisy)
-        how = "of held-out rows, without noise"
+        graph = "graph" in self.info.layouts  # predictions take rows of all nodes
+        of = "of all nodes' rows" if graph else "of held-out rows"
+        how = f"{of}, without noise"
         if covered_by:
-            how = "of held-out rows: noise is for one prediction of a row, whose epsilon is apart from that of training"
+            sum_of = "adds to that of training" if graph else "is apart from that of training"
+            how = f"{of}: noise is for one prediction of a row, whose epsilon {sum_of}"
         elif "serving" in self.privacy and self._mechanism(entry):
             how += ": epsilon is no guarantee for a row that is served"
         return self._entry(

@@ -182,6 +182,8 @@ def test_shares_that_goss_cannot_take_are_refused() -> None:
     for top, other, wrong in ((0.2, 0.9, True), (0.2, 0.0, True), (1.0, 0.0, False), (0.2, 0.8, False)):
         made = config(secureboost, task, graph="star", goss=True, top_rate=top, other_rate=other)
         assert [problem.key for problem in secureboost.check(made)] == ["algorithm.other_rate"] * wrong
+    with pytest.raises(ConfigError, match=r"algorithm\.other_rate=0\.001: of 40 training rows that is none: more"):
+        secureboost.parties(task, config(secureboost, task, graph="star", goss=True, other_rate=0.001))
 
 
 # --- bytes ------------------------------------------------------------------------------------------------------------

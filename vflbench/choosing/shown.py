@@ -29,9 +29,8 @@ def seen(run: RunConfig) -> demands.Seen:
     epsilon = None
     if run.privacy.name != "none":
         epsilon = private.get("epsilon") or DEFAULT_EPSILON
-    clear, noised, to_whom = demands.shown(
-        run.algorithm.name, vars(run.algorithm), private if epsilon is not None else None
-    )
+    keys = {**vars(run.algorithm), "protection": run.protection.name}
+    clear, noised, to_whom = demands.shown(run.algorithm.name, keys, private if epsilon is not None else None)
     return demands.Seen(clear, noised, epsilon, None, to_whom, private.get("label_epsilon"))
 
 

@@ -28,7 +28,9 @@ def command(args: list[str]) -> int:
             if info.exact
             else " ".join(("none", *codecs)) + " (feedback)" * bool(info.remembered)
         )
-        fits["discloses"] = shown_to(registry.discloses(name))
+        fits["discloses"] = shown_to(registry.discloses(name, {"protection": "none"}))
+        if len(info.protections) > 1:
+            fits["protection"] = " ".join(registry.options("protection", info, info.protections))
         if info.own_rows:
             fits["own rows"] = "of the label owner are training rows (dataset.own_rows=train)"
         say(f"{name:23} {info.summary}")

@@ -58,7 +58,7 @@ def _cell(value: Any) -> str:
 def _defaults() -> Iterator[dict[str, Any]]:
     """Every algorithm's table with its defaults; Hydra is not needed."""
     for name in registry.algorithms():
-        keys = vars(registry.option_config("algorithm", name, whole=False)())
+        keys = {**vars(registry.option_config("algorithm", name, whole=False)()), "protection": "none"}
         yield exposure.table(name, keys, {}) | {"config_hash": None}
 
 

@@ -10,7 +10,7 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 def columns(rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Rows of features (n, d); those of images (n, ...) are their pixels, between 0 and 1 where they are bytes."""
     flat = rows.flatten(1).to(dtype)
-    return flat / 255 if rows.dtype == torch.uint8 else flat
+    return flat / 255 if rows.ndim > 2 and rows.dtype == torch.uint8 else flat
 
 
 @functools.lru_cache(maxsize=1_000)

@@ -74,6 +74,7 @@ def seen(setting: Setting) -> Seen:
     if setting.algorithm not in registry.algorithms():
         return Seen(None, (), epsilon, about, None)
     keys = {key.removeprefix("algorithm."): value for key, value in setting.config.items()}
+    keys["protection"] = setting.config.get("protection.name", "none")
     private = {
         key.removeprefix("privacy."): value for key, value in setting.config.items() if key.startswith("privacy.")
     }
@@ -106,7 +107,7 @@ def shown(
     assumes = registry.algorithms()[algorithm].assumes
     whats = {what for _, _, what in triples} | (POOLED if "pooled" in assumes else set())
     hidden = noised(algorithm, keys, private) if private is not None else set[str]()
-    every = [what for what in dict.fromkeys(SHOWN.values()) if what in whats]
+    every = [what for what in dict.fromkeys(SHOWN.values()) if what in whats - {SHOWN["ciphertext"]}]
     clear, covered = (tuple(what for what in every if (what in hidden) == noisy) for noisy in (False, True))
     return clear, covered, shown_to(triples)
 

@@ -1,6 +1,7 @@
 """The federation of a run: its task, its parties and what they are driven with."""
 
 import dataclasses
+import logging
 import math
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -38,6 +39,7 @@ from vflbench.types import (
     rounds_per_epoch,
 )
 
+log = logging.getLogger(__name__)
 SCALES = {"full": 10**12, "small": None, "smoke": 2}  # the most rounds; small: a quarter
 
 
@@ -121,6 +123,12 @@ class Federation:
         self.secure = config.privacy.name != "none" and (self.live if secure is None else secure)
         timed = info.time_dependent or info.modelled or config.protection.name != "none"
         self.clock_mode = "measured" if self.live else clock.resolve(config.engine.compute_clock, timed)
+        if config.protection.name != "none" and self.clock_mode != "modelled":
+            log.warning(
+                "protection=%s is not performed: only engine.compute_clock=modelled counts its seconds, and this is %s",
+                config.protection.name,
+                self.clock_mode,
+            )
         epochs = config.epochs or config.algorithm.default_rounds
         scale, full = SCALES[config.scale], config.rounds or epochs * rounds_per_epoch(config.algorithm)
         self.rounds: int = max(full // 4, 1) if scale is None else min(full, scale)

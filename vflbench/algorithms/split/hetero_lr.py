@@ -18,7 +18,7 @@ arbiter can decrypt, and it sees gradients under masks alone:
 
     bytes an epoch, K hosts, n rows in n / B batches      in clear      paillier, of c bytes a ciphertext
     score, residual                                       4 K n each    c K n each
-    masked; unmasked                                      0             (n / B) (d + 1) c; 8 in place of c
+    masked; unmasked (d columns of all parties)           0             (n / B) (d + 1) c; 8 in place of c
 
 Departures
 1. Adam is the default, as in all of split learning; optimizer=sgd is the update above.
@@ -26,9 +26,10 @@ Departures
 3. The guest has the only intercept, and alpha shrinks it, too. It standardises the targets of a regression.
 4. All draw the rows of a batch from the run's seed.
 5. With noise on scores a host's gradient is that of its clipped scores.
-6. Under encryption no loss is computed: the training loss in the curve is the observer's. Masks are added modulo 2^64
-   to the 64 bits of a number, so that they come off exactly; as nothing is performed, they come from the run's seed.
-   Held-out scores are in clear: the guest has to predict.
+6. Under encryption no loss is computed: the training loss in the curve is the observer's. Held-out scores are in clear,
+   as the guest has to predict. The public key is not sent.
+7. Masks are added modulo 2^64 to the 64 bits of a number, so that they come off exactly. As nothing is performed, they
+   come from the run's seed.
 
 With linear scores and plain SGD this is `vfl` with model=linear, but for two classes: there a row has two numbers.
 """
@@ -92,7 +93,16 @@ EXPOSES = (
     Sent("unmasked", "arbiter", "active", "sums", "passive", when=SEALED, note="of its columns, over a batch"),
     Implied(
         "passive", "active", "labels", ("unmasked",), "argued",
-        "a host with as many columns as a batch has rows can solve for the residuals", when=SEALED,
+        "a host with as many columns as a batch has rows (the last may be short) can solve for the residuals",
+        when=SEALED,
+    ),
+    Implied(
+        "active", "passive", "features", ("unmasked",), "argued",
+        "a guest with as many columns as a batch has rows can solve for the hosts' scores", when=SEALED,
+    ),
+    Implied(
+        "active", "passive", "features", ("score",), "argued",
+        "held-out scores are in clear: of one column all of it, but for a factor", times="per evaluation", when=SEALED,
     ),
     exposes.SEEDED,
     exposes.KNOWN,
@@ -123,7 +133,7 @@ def check(config: RunConfig) -> list[Problem]:
     if config.protection.name != "none":
         for key, name in (("privacy", config.privacy.name), ("codec", config.codec.name)):
             if name != "none":
-                problems.append(Problem(key, name, f"is for numbers in clear: none with {sealed(config)}"))
+                problems.append(Problem(key, name, f"cannot change what is encrypted: none with {sealed(config)}"))
     return problems
 
 

@@ -30,6 +30,8 @@ Departures
 3. More than two classes: a tree for each class in every round, on the softmax. A regression's targets are learnt with
    mean 0 and variance 1.
 4. With goss=true (SecureBoost+) passive parties are told which rows are kept (tag `rows`), and keep all in their nodes.
+   That tells much of the labels, encrypted or not: rows of a rare class are kept more often.
+5. The public key of an encryption is not sent: a ciphertext's length, once.
 """
 
 from collections.abc import Sequence
@@ -90,6 +92,10 @@ EXPOSES = (
         "passive", "active", "labels", ("nodes",), "argued",
         "rows of a node that is no longer split are alike in their labels, also where gradients are encrypted",
     ),
+    Implied(
+        "passive", "active", "labels", ("rows",), "argued",
+        "rows of a rare class are kept more often, also where gradients are encrypted", when=("goss", True),
+    ),
 )  # fmt: skip
 
 
@@ -134,10 +140,14 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
 
     Raises
     ------
-    ConfigError : the problem is convex, so that nothing is held out.
+    ConfigError : the problem is convex, so that nothing is held out; or goss would keep none of the other rows.
     """
+    cfg: Config = config.algorithm
     if task.objective is not None:
         raise ConfigError([Problem("dataset.problem", task.objective.kind, shared.HELD_OUT)])
+    if cfg.goss and cfg.top_rate < 1 and not round(cfg.other_rate * len(task.labels)):
+        allowed = f"of {len(task.labels)} training rows that is none: more"
+        raise ConfigError([Problem("algorithm.other_rate", cfg.other_rate, allowed)])
     names = [ACTIVE, *(f"passive_{number}" for number in range(1, task.parties))]
     specs = {ACTIVE: PartySpec(active, task.part(0), role="server")}
     return specs | {name: PartySpec(passive, task.part(number)) for number, name in enumerate(names) if number}
@@ -326,12 +336,13 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
                     count = len(rows.inside(nodes))
                     rows.descend(nodes, np.unpackbits(sides, count=count).astype(bool))
                 asked = rows.asked(cfg.subtraction)
-                among = rows.among(asked)
-                entries = int(((among >= 0) & kept).sum()) * columns.places.shape[1]
+                among = np.where(kept, rows.among(asked), -1)
+                entries = int((among >= 0).sum()) * columns.places.shape[1]
                 bins = len(asked) * columns.total
                 added = (entries + bins) * 2 // sealing.width
                 seconds = sealing.priced(added=added, multiplied=sealing.packed(bins))
-                sums = await me.compute(columns.sums, gradient, among, len(asked), cost=public.samples, seconds=seconds)
+                cost = int(kept.sum())
+                sums = await me.compute(columns.sums, gradient, among, len(asked), cost=cost, seconds=seconds)
                 await me.send(ACTIVE, sealing.histogram(sums), tag="histogram")
                 won = await me.recv(ACTIVE, tag="split")
                 if len(won):
@@ -400,7 +411,8 @@ async def _tree(
     bounds = np.cumsum([0, columns.total, *me.state.bins])  # of the parties among all bins
     for level in range(cfg.depth):
         asked, count = rows.asked(cfg.subtraction), len(rows.live)
-        sums = [await me.compute(columns.sums, gradient, rows.among(asked), len(asked), cost=samples)]
+        among = np.where(kept, rows.among(asked), -1)
+        sums = [await me.compute(columns.sums, gradient, among, len(asked), cost=int(kept.sum()))]
         for sent, bins in zip(await me.recv_all(others, tag="histogram"), me.state.bins, strict=False):
             seconds = sealing.priced(decrypted=len(sent))
             sums.append(await me.compute(sealing.histogram_of, sent, len(asked), bins, seconds=seconds))
