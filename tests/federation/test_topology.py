@@ -51,6 +51,7 @@ def test_edges_by_hand() -> None:
     star = make("star", 2, servers=2)
     assert star.parties == ("server", "server_1", "client_00", "client_01")
     assert star.edges == (
+        ("server", "server_1"),
         ("server", "client_00"),
         ("server", "client_01"),
         ("server_1", "client_00"),

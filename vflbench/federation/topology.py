@@ -1,7 +1,7 @@
 """Who may talk to whom: undirected graphs over party names, and the mixing matrices of gossip methods.
 
-The options (topologies/) give the edges. A server reaches every client whatever their graph. Only an `edge_list` says
-itself whom a server reaches.
+The options (topologies/) give the edges. A server reaches every client whatever their graph, and in a known shape
+(shapes.py) other servers. Only an `edge_list` says itself whom a server reaches.
 """
 
 from dataclasses import dataclass
