@@ -133,8 +133,8 @@ class _View:
         of = "of all nodes' rows" if graph else "of held-out rows"
         how = f"{of}, without noise"
         if covered_by:
-            sum_of = "adds to that of training" if graph else "is apart from that of training"
-            how = f"{of}: noise is for one prediction of a row, whose epsilon {sum_of}"
+            beside = "adds to that of training" if graph else "is apart from that of training"
+            how = f"{of}: noise is for one prediction of a row, whose epsilon {beside}"
         elif "serving" in self.privacy and self._mechanism(entry):
             how += ": epsilon is no guarantee for a row that is served"
         return self._entry(

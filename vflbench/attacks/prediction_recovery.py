@@ -20,12 +20,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from vflbench.attacks.score import constant, mean, result
 from vflbench.attacks.transcript import RELEASED, Message, Watch
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.federation.party import SERVER
-from vflbench.models import partial
+from vflbench.models import columns, partial
 from vflbench.seeding import stream
 from vflbench.types import Count, OptionInfo, Positive, RunConfig
 
@@ -186,9 +187,7 @@ def score(
     """
     errors: dict[str, np.ndarray] = {}
     for name, (rows, estimates) in recovered.items():
-        true = np.asarray(truth[name])[rows]
-        # pixels, as models.columns
-        true = true.reshape(len(true), -1).astype(np.float64) / (255 if true.dtype == np.uint8 else 1)
+        true = columns(torch.from_numpy(np.asarray(truth[name])[rows]), torch.float64).numpy()
         size = np.linalg.norm(true, axis=1)
         errors[name] = (np.linalg.norm(estimates - true, axis=1) / np.where(size > 0, size, 1))[size > 0]
     everything = np.concatenate([*errors.values(), np.zeros(0)])

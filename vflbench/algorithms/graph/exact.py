@@ -103,11 +103,6 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
     def clipped(rows: Tensor) -> Tensor:
         return rows if secret is None else secret.clip(rows)
 
-    async def aggregate(_: int, h_own: Tensor, noisy: bool) -> Tensor:
-        sent = private.served(me, secret, h_own, noisy)
-        total: Tensor = await ask(me, sent, "embedding", "aggregate")
-        return aggregation.without(total, sent - clipped(h_own), m) if noisy else total
-
     levels: list[np.ndarray] = []  # of this round
 
     async def exchange(
@@ -139,5 +134,7 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
         me.report(train_loss=loss.item(), iterations=t)
         for way in serving.ways(config.privacy) if me.evaluates(t) else ():
             async with me.evaluating(priced=way.chosen):
-                logits = await joint_inference(model, *whole(), partial(aggregate, noisy=way.noisy))
+                logits = await joint_inference(
+                    model, *whole(), partial(private.serve, me, aggregation, noisy=way.noisy)
+                )
             way.report(me, predictions(logits, public.splits))

@@ -185,11 +185,6 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
     def with_own(segment: int, h_own: torch.Tensor) -> torch.Tensor:  # Agg(H_{-m}, H_m^+)
         return aggregation.insert(others[segment], clipped(h_own), m)
 
-    async def aggregate(_: int, h_own: torch.Tensor, noisy: bool) -> torch.Tensor:
-        sent = private.served(me, secret, h_own, noisy)
-        total: torch.Tensor = await ask(me, sent, "embedding", "aggregate")
-        return aggregation.without(total, sent - clipped(h_own), m) if noisy else total
-
     async for t in me.rounds():
         learner.set_lr(t)
         levels, sampled = await sample(me.rng("neighbours"))
@@ -220,5 +215,7 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
 
         for way in serving.ways(config.privacy) if me.evaluates(t) else ():
             async with me.evaluating(priced=way.chosen):
-                logits = await joint_inference(model, *whole(), partial(aggregate, noisy=way.noisy))
+                logits = await joint_inference(
+                    model, *whole(), partial(private.serve, me, aggregation, noisy=way.noisy)
+                )
             way.report(me, predictions(logits, public.splits))

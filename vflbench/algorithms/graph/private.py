@@ -17,6 +17,7 @@ import numpy as np
 from torch import Tensor
 
 from vflbench.algorithms.graph import shared
+from vflbench.algorithms.graph.joint import Aggregation
 from vflbench.data.graph.sampling import Block, Graph
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import Party, party_names
@@ -85,11 +86,16 @@ def _guard(me: Party) -> GaussianEmbedding | None:
     return own.rows if isinstance(own, edge_rr.RandomisedEdges) else own
 
 
-def served(me: Party, secret: GaussianEmbedding | None, rows: Tensor, noisy: bool) -> Tensor:
-    """What the party sends of its rows (n, d) for predictions."""
-    if secret is None:
-        return rows
-    return secret.noised(rows, me.secret_torch_rng("serving")) if noisy else secret.clip(rows)
+async def serve(me: Party, aggregation: Aggregation, _: int, rows: Tensor, noisy: bool) -> Tensor:
+    """The aggregate for predictions, where the party sends its rows (n, d) clipped or noisy; without its own noise."""
+    secret = _guard(me)
+    clipped = rows if secret is None else secret.clip(rows)
+    if secret is None or not noisy:
+        total: Tensor = await shared.ask(me, clipped, "embedding", "aggregate")
+        return total
+    sent = secret.noised(rows, me.secret_torch_rng("serving"))
+    total = await shared.ask(me, sent, "embedding", "aggregate")
+    return aggregation.without(total, sent - clipped, me.clients.index(me.name))
 
 
 def edges_of(me: Party, data: GraphPart, public: GraphPublic) -> Callable[[], np.ndarray]:

@@ -341,8 +341,7 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
                 bins = len(asked) * columns.total
                 added = (entries + bins) * 2 // sealing.width
                 seconds = sealing.priced(added=added, multiplied=sealing.packed(bins))
-                cost = int(kept.sum())
-                sums = await me.compute(columns.sums, gradient, among, len(asked), cost=cost, seconds=seconds)
+                sums = await me.compute(columns.sums, gradient, among, len(asked), cost=kept.sum(), seconds=seconds)
                 await me.send(ACTIVE, sealing.histogram(sums), tag="histogram")
                 won = await me.recv(ACTIVE, tag="split")
                 if len(won):
@@ -412,7 +411,7 @@ async def _tree(
     for level in range(cfg.depth):
         asked, count = rows.asked(cfg.subtraction), len(rows.live)
         among = np.where(kept, rows.among(asked), -1)
-        sums = [await me.compute(columns.sums, gradient, among, len(asked), cost=int(kept.sum()))]
+        sums = [await me.compute(columns.sums, gradient, among, len(asked), cost=kept.sum())]
         for sent, bins in zip(await me.recv_all(others, tag="histogram"), me.state.bins, strict=False):
             seconds = sealing.priced(decrypted=len(sent))
             sums.append(await me.compute(sealing.histogram_of, sent, len(asked), bins, seconds=seconds))
