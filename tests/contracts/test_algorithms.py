@@ -22,7 +22,7 @@ from vflbench.results.folder import PHASES, validate_summary
 from vflbench.results.reader import Run
 from vflbench.runner.evaluate import Observer
 from vflbench.runner.serving import PARTIAL
-from vflbench.types import ASSUMED, VflbenchError, messages
+from vflbench.types import ASSUMED, Sent, VflbenchError, messages
 
 # Per layout, small data that every machine has.
 TABLES = ["dataset=star_schema", "dataset.rows=300", "dataset.dimension_rows=60", "dataset.width=3"]
@@ -172,15 +172,20 @@ def test_every_algorithm_runs_and_keeps_the_contract(case: Case, tmp_path: Path)
 
 
 def test_every_message_is_declared_with_its_way(case: Case) -> None:
-    exposes = messages(registry.load_algorithm(case.algorithm).EXPOSES)
-    keys = {**case.whole.manifest["config"]["algorithm"], "privacy": "none", "privacy.split": False}
-    keys |= {"protection": "none"}
-    declared = {(one.tag, one.sender, one.receiver) for one in exposes if registry.chosen(one, keys)}
+    named = {(one.tag, one.sender, one.receiver) for one in declared(case)}
     sent = {(tag, *ends) for tag, *ends in ways(case.whole.ledger)}
-    assert sent <= declared
+    assert sent <= named
     # of workers' organisations; of clients that train alone
     scoring = {("embedding", "passive", "active"), ("prediction", "client", "server")}
-    assert declared - sent <= scoring
+    assert named - sent <= scoring
+
+
+def declared(case: Case) -> list[Sent]:
+    """What EXPOSES says is sent with the run's keys: no privacy, nothing encrypted."""
+    keys = {**case.whole.manifest["config"]["algorithm"], "privacy": "none", "privacy.split": False}
+    keys |= {"protection": "none"}
+    exposes = messages(registry.load_algorithm(case.algorithm).EXPOSES)
+    return [one for one in exposes if registry.chosen(one, keys)]
 
 
 def ways(rows: pd.DataFrame) -> list[tuple[str, str, str]]:
@@ -191,7 +196,7 @@ def ways(rows: pd.DataFrame) -> list[tuple[str, str, str]]:
 
 def test_the_table_of_who_learns_what_agrees_with_the_ledger(case: Case) -> None:
     """Tags, ways, phases and numbers of messages: what the table says is sent is sent, and nothing else is."""
-    run, exposes = case.whole, messages(registry.load_algorithm(case.algorithm).EXPOSES)
+    run, exposes = case.whole, declared(case)
     found = run.messages[run.messages["link"] != "local"].assign(way=lambda rows: ways(rows))
     entries = run.summary["exposure"]["entries"]
     assert registry_table(case) == run.summary["exposure"]

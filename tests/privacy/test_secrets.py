@@ -397,7 +397,10 @@ def test_parties_in_processes_of_their_own_have_secrets_by_default(
     ray = vflbench.run(apart)
     assert ray.summary["status"] == "completed" and ray.summary["secure_rng"] is True
     assert set(folder.glob("*")) == before
-    assert ray.summary["privacy"] == simulated.summary["privacy"] and ray.summary["bytes"] == simulated.summary["bytes"]
+    apart, together = ray.summary["privacy"], simulated.summary["privacy"]
+    for measured in (apart["serving"], together["serving"]):
+        del measured["round"], measured["clean"], measured["noisy"]  # other noise, other scores
+    assert apart == together and ray.summary["bytes"] == simulated.summary["bytes"]
     assert (ray.folder / "model" / "client_0.safetensors").read_bytes() != (
         simulated.folder / "model" / "client_0.safetensors"
     ).read_bytes()
