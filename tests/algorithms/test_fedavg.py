@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from tests.algorithms.small_shards import config, models, run, task
 from tests.options import codec_config, privacy_config
-from vflbench.algorithms.gossip import fedavg, leasgd, local_sgd
+from vflbench.algorithms.gossip import allreduce_sgd, fedavg, leasgd, local_sgd
 from vflbench.data import partition
 from vflbench.data.tasks import Shard
 from vflbench.federation.ledger import COLUMN
@@ -113,6 +113,35 @@ def test_one_worker_is_local_sgd() -> None:
     alone = run(local_sgd, data, config(local_sgd, 6, "star", workers=1, **keys))
     shared = run(fedavg, data, config(fedavg, 3, "star", workers=1, local_epochs=2, **keys))
     torch.testing.assert_close(server_model(shared), models(alone)[0], **EXACT)
+
+
+def test_local_steps_are_those_of_epochs() -> None:
+    """Four batches of 8 are an epoch of 32 rows; six go on in a new order, which epochs never do."""
+    data, keys = task(3, rows=32), {"workers": 3, "fraction": 1.0, "batch_size": 8}
+    found = [
+        run(fedavg, data, config(fedavg, 3, "star", **keys, **often))
+        for often in ({"local_epochs": 1}, {"local_steps": 4}, {"local_steps": 6})
+    ]
+    epoch, steps, more = (server_model(result) for result in found)
+    assert torch.equal(epoch, steps) and not torch.equal(epoch, more)
+    epochs = [result.engine.parties["server"].state.rows / 96 for result in found]
+    assert epochs == [3, 3, 4.5]
+
+
+def test_one_step_of_everybody_is_allreduce() -> None:
+    """C = 1, H = 1, whole shards of equal size as batches."""
+    data, keys = task(3), {"workers": 3, "batch_size": 100, "lr": 0.2}
+    together = run(allreduce_sgd, data, config(allreduce_sgd, 4, "complete", **keys))
+    averaged = run(fedavg, data, config(fedavg, 4, "star", fraction=1.0, local_steps=1, **keys))
+    torch.testing.assert_close(server_model(averaged), models(together)[0], **EXACT)
+
+
+def test_one_round_is_the_average_of_workers_alone() -> None:
+    """H = all steps, equal shards."""
+    data, keys = task(3, rows=32), {"workers": 3, "batch_size": 8, "lr": 0.2}
+    alone = run(local_sgd, data, config(local_sgd, 1, "star", **keys))
+    averaged = run(fedavg, data, config(fedavg, 1, "star", fraction=1.0, local_steps=4, **keys))
+    torch.testing.assert_close(server_model(averaged), sum(models(alone)) / 3, **EXACT)
 
 
 @pytest.mark.parametrize(("fraction", "count"), [(0.4, 2), (0.01, 1), (1.0, 5)])

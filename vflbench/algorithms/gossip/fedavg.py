@@ -22,7 +22,7 @@ McMahan, Moore, Ramage, Hampson, Agüera y Arcas, arXiv 1602.05629, Algorithm 1:
 
 Two later changes to it are keys: `server_momentum` (FedAvgM: Hsu, Qi, Brown, arXiv 1909.06335; v <- beta v + the mean
 difference, w <- w + server_lr v) and `prox` (FedProx: Li et al., arXiv 1812.06127; mu / 2 ||w_k - w||^2 is added to
-the loss of every local step).
+the loss of every local step). With `local_steps` a sampled worker takes so many steps in place of E epochs.
 
 Score: the server's model. Training loss: of the sampled workers, in their last local epoch.
 
@@ -31,7 +31,7 @@ Departures from the paper, and what it leaves open
    and receives nothing.
 2. C K is rounded to the nearest whole number.
 3. A local epoch has floor(n_k / B) batches, at least 1; the remaining rows are left out. Each local epoch has an order
-   of its own.
+   of its own. `local_steps` start a new order in every round, and take another one when it ends.
 4. A codec acts on the model there and on the difference back. With topk take codec.feedback=true: the largest entries
    of a model alone are no model.
 5. L2 (weight_decay) is part of the gradient.
@@ -85,6 +85,7 @@ class Config:
     # C: share of the workers that is sampled in each round; at least one worker
     fraction: Annotated[float, Range(above=0, at_most=1)] = 0.4
     local_epochs: Count = 1  # E: passes of a sampled worker over its own rows
+    local_steps: Count | None = None  # H: steps of a sampled worker, in place of whole epochs
     batch_size: Count = 32  # B
     lr: Positive = 0.1  # eta
     weight_decay: Annotated[float, Range(at_least=0)] = 0.0001  # L2
@@ -111,8 +112,13 @@ def sampled(config: RunConfig, t: int) -> list[int]:
 def steps(config: RunConfig, public: ShardedPublic) -> list[int]:
     """The steps of each worker in the whole run: those of the rounds in which it is sampled."""
     assert config.rounds is not None  # decided by the runner
-    cfg, times = config.algorithm, Counter(k for t in range(1, config.rounds + 1) for k in sampled(config, t))
-    return [cfg.local_epochs * max(1, n // cfg.batch_size) * times[k] for k, n in enumerate(public.rows)]
+    times = Counter(k for t in range(1, config.rounds + 1) for k in sampled(config, t))
+    return [times[k] * steps_per_round(config.algorithm, n) for k, n in enumerate(public.rows)]
+
+
+def steps_per_round(cfg: Config, rows: int) -> int:
+    """The steps of a sampled worker with so many rows."""
+    return cfg.local_steps or cfg.local_epochs * max(1, rows // cfg.batch_size)
 
 
 async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig) -> None:
@@ -120,7 +126,7 @@ async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig
     cfg: Config = config.algorithm
     me.state.model = shared.initial_model(public, config).to(me.device)
     me.state.velocity = torch.zeros_like(classifiers.flat(me.state.model))
-    me.state.rows = 0  # rows that were trained on, counted each time
+    me.state.rows = 0  # rows that were trained on, counted each time; with local epochs those left out, too
 
     async for t in me.rounds():
         chosen = sampled(config, t)
@@ -132,23 +138,28 @@ async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig
         me.state.velocity = cfg.server_momentum * me.state.velocity + mean
         w = w + cfg.server_lr * me.state.velocity
         vector_to_parameters(w, me.state.model.parameters())
-        me.state.rows += cfg.local_epochs * sum(rows)
+        if cfg.local_steps:
+            me.state.rows += cfg.local_steps * sum(min(n, cfg.batch_size) for n in rows)
+        else:
+            me.state.rows += cfg.local_epochs * sum(rows)
         if me.evaluates(t):
             me.report(parameters=w, epoch=me.state.rows / public.samples)
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
-    """In rounds where the worker is sampled, train the server's model for E epochs on its own rows."""
+    """In rounds where the worker is sampled, train the server's model on its own rows."""
     cfg, number = config.algorithm, me.clients.index(me.name)
     pull = cfg.lr * cfg.prox
     own = replace(public, rows=(len(data.labels),))  # an epoch is one over its own rows, not the mean worker's
     sgd = LocalSgd(me, data, own, config, planned=None if me.privacy is None else steps(config, public)[number])
+    if cfg.local_steps:
+        sgd.steps = cfg.local_steps
 
     async for t in me.rounds():
         if number not in sampled(config, t):
             continue
         w = start = await me.recv(SERVER, tag="model")
-        for _ in range(cfg.local_epochs):
+        for _ in range(1 if cfg.local_steps else cfg.local_epochs):
             for _ in sgd.begin(t):
                 sgd.w = w
                 w = await sgd.step(me, own=1 - pull)
