@@ -30,6 +30,7 @@ LOCAL = "local_sgd*"  # a target: so large a share of what workers reach that se
 COLUMNS = {
     "selected": "test metric at the round that validation chose; without validation, at the end",
     "final": "test metric at the end",
+    "averaged": "test metric of the workers' averaged model, at the round that its validation chose",
     "excess": "test metric at the end minus that of the compared run of the same seed",
     "updates": "updates of the model",
     "epochs": "epochs",
@@ -212,6 +213,8 @@ def numbers(
     found: dict[str, Any] = dict.fromkeys(shown, math.nan)
     selected = summary["metric"]["final"] if summary["metric"]["selected"] is None else summary["metric"]["selected"]
     found |= {"selected": selected, "final": summary["metric"]["final"], "epochs": summary["epochs"]}
+    average = summary.get("averaged_model") or {}
+    found["averaged"] = average.get("final") if average.get("selected") is None else average["selected"]
     found |= {"updates": curve["iterations"].iloc[-1] if len(curve) else math.nan}
     found |= {"megabytes": summary["bytes"]["total"] / 1e6, "cost": summary["cost"] / 1e6}
     found |= {key: summary[key] for key in ("messages", "vectors", "wall_seconds")}
