@@ -73,6 +73,7 @@ def test_neither_dry_run_nor_training_imports_torchs_compiler(tmp_path: Path) ->
     assert "test_accuracy" in python(code, cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_what_asks_for_the_compiler_gets_it(tmp_path: Path) -> None:
     """By an attribute or by a submodule, and each module once."""
     code = """if True:

@@ -262,6 +262,7 @@ def oracle(monkeypatch, tmp_path):
     return script
 
 
+@pytest.mark.slow
 def test_the_oracle_gives_both_the_same_trials_and_their_code_the_test_rows_last(oracle, tmp_path, capsys):
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "clone").rglob("*")}
     words = ["--epochs", "3", "--rates", "0.5", "0.1", "2", "--rhos", "1", "--out", str(tmp_path / "table.csv")]
