@@ -177,6 +177,15 @@ def test_a_row_per_setting_with_mean_spread_and_target(make_run):
     assert two["reached"] == 2 and two["seconds_to_target"] == 60.0 and two["megabytes_to_target"] == 30.0
 
 
+def test_easier_targets_have_columns_of_their_own(make_run):
+    """Accuracy is 0.2, 0.4, 0.6 at rounds 10, 20, 30; a round takes 2 s and 1 MB."""
+    goals, wanted = [{"accuracy": 0.1}, {"accuracy": 0.25}], measured.to_easier(2)
+    (row,) = measured.table([make_run("one")], KEYS, {"accuracy": 0.7}, wanted, None, (), goals)
+    assert [row[f"megabytes_to_{which}"] for which in ("easier_1", "easier_2", "target")] == [10.0, 20.0, math.inf]
+    assert row["seconds_to_easier_1"] == 20.0 and math.isnan(row["epsilon_to_easier_1"])
+    assert measured.columns(wanted)["megabytes_to_easier_2"] == "sent until easier target 2, MB"
+
+
 def test_floor_ceiling_and_what_predictions_take(make_run):
     """They are the summary's; a run that does not know them has none."""
     levels = {"alone": {"value": 0.5, "validation": 0.4}, "centralised": {"value": 0.9, "validation": 0.8}}

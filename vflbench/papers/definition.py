@@ -11,6 +11,7 @@ target: {accuracy: 0.8}         what the validation metric must reach, by metric
                                 target; or train_loss: what the training loss must reach; or alone+0.9: 90 % of the way
                                 from label owner alone to centralised; or local_sgd*0.5: half of local SGD's lowest
                                 training loss or fewest validation errors, so that it takes communication to get there
+easier: [{accuracy: 0.7}]       targets on the way there: columns megabytes_to_easier_1, seconds_..., epsilon_...
 against: {privacy.name: none}   `excess` compares a run with that of the same seed and setting, but for these keys
 pictures:                       one below the other
   - kind: values                a column of the table against a key; or `curves`: the test metric against a column of
@@ -50,7 +51,7 @@ import yaml
 
 from vflbench.config import config_dir, convert
 from vflbench.papers.claims import Claim, among
-from vflbench.papers.measured import columns
+from vflbench.papers.measured import columns, to_easier
 from vflbench.plots.curves import Picture
 from vflbench.results.folder import curve_columns
 from vflbench.results.reader import natural
@@ -135,13 +136,15 @@ class Definition:
     names: dict[str, dict[str, str]] = field(default_factory=dict)
     # the same runs also on these networks, re-priced where that is exact
     networks: list[str] = field(default_factory=list)
+    easier: list[dict[str, Any]] = field(default_factory=list)
     name: str = ""  # paper/id: where the file is
 
     @property
     def columns(self) -> list[str]:
         """The columns of the table that the figure uses."""
         pictures, numbers = [picture.y for picture in self.pictures], [part.column for part in self.numbers]
-        return list(dict.fromkeys([*pictures, *numbers, *(claim.column for claim in self.claims)]))
+        easier = to_easier(len(self.easier))
+        return list(dict.fromkeys([*pictures, *numbers, *(claim.column for claim in self.claims), *easier]))
 
 
 def names() -> list[str]:

@@ -45,7 +45,8 @@ def write_table(definition: Definition, jobs: Sequence[Job], folder: Path) -> li
     """
     runs = [job.run for job in jobs if job.run is not None]
     absent = [job.values for job in jobs if job.run is None or job.run.status not in measured.COUNTED]
-    table = measured.table(runs, definition.keys, definition.target, definition.columns, definition.against, absent)
+    about = definition.keys, definition.target, definition.columns, definition.against, absent, definition.easier
+    table = measured.table(runs, *about)
     there = [{key: row[key] for key in row if key not in ("missing", "by_seed")} for row in table if row["seeds"]]
     shown = pd.DataFrame(there).dropna(axis=1, how="all").map(spreadsheet)
     atomic_write(folder / "table.csv", shown.to_csv(index=False, lineterminator="\n", float_format="%.6g"))

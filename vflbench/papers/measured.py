@@ -80,11 +80,21 @@ COUNTED = ("completed", "target_reached", "budget", "diverged")
 
 
 def columns(wanted: Iterable[str] = ()) -> dict[str, str]:
-    """Column -> what it is: COLUMNS, and those of `wanted` for a place of the curve, e.g. at_epoch_8."""
-    return {
-        **COLUMNS,
-        **{column: f"test metric at {place[0]} {place[1]:g}" for column in wanted if (place := at(column))},
-    }
+    """Column -> what it is: COLUMNS, and those of `wanted` for a place of the curve or an easier target."""
+    found = dict(COLUMNS)
+    for column in wanted:
+        what, _, number = column.rpartition("_easier_")
+        if f"{what}_target" in _TO_TARGET and number.isdigit():
+            found[column] = COLUMNS[f"{what}_target"].replace("the target", f"easier target {number}")
+        elif place := at(column):
+            found[column] = f"test metric at {place[0]} {place[1]:g}"
+    return found
+
+
+def to_easier(count: int) -> list[str]:
+    """The columns of so many easier targets: megabytes_to_easier_1, ..."""
+    spent = ("seconds", "megabytes", "epsilon")
+    return [f"{what}_to_easier_{number}" for number in range(1, count + 1) for what in spent]
 
 
 def at(column: str) -> tuple[str, float] | None:
@@ -100,6 +110,7 @@ def table(
     wanted: Iterable[str] = (),
     against: Mapping[str, Any] | None = None,
     absent: Iterable[Mapping[str, Any]] = (),
+    easier: Sequence[Mapping[str, Target]] = (),
 ) -> list[dict[str, Any]]:
     """A row per setting.
 
@@ -112,6 +123,7 @@ def table(
     wanted : columns beyond COLUMNS, as in `columns`.
     against : `excess` compares with the run of the same seed and setting, but for these keys.
     absent : configurations of wanted runs that are not there; a setting that has only these has no seeds.
+    easier : targets on the way to that of `targets`, for the columns of `to_easier`.
 
     Returns
     -------
@@ -138,7 +150,7 @@ def table(
         if run.summary["algorithm"] == "local_sgd":
             local[_pool(run)].append(run)
     measures = {
-        (*name, run.summary["seed"]): numbers(run, targets, shown, local[_pool(run)])
+        (*name, run.summary["seed"]): numbers(run, targets, shown, local[_pool(run)], easier)
         for name, own in groups.items()
         for run in own
     }
@@ -205,7 +217,11 @@ def _pool(run: Run) -> tuple[Any, int]:
 
 
 def numbers(
-    run: Run, targets: Mapping[str, Target], shown: Iterable[str] = COLUMNS, local: Sequence[Run] = ()
+    run: Run,
+    targets: Mapping[str, Target],
+    shown: Iterable[str] = COLUMNS,
+    local: Sequence[Run] = (),
+    easier: Sequence[Mapping[str, Target]] = (),
 ) -> dict[str, float]:
     """The columns `shown` of one run; NaN where it has none. `local`: local SGD's runs on the same rows."""
     summary, curve = run.summary, run.curve
@@ -237,14 +253,15 @@ def numbers(
         if place := at(column):
             passed = curve[curve[place[0]].astype("float64") >= place[1] - 1e-9]
             found[column] = passed[f"{splits(metric)[-1]}_{metric}"].iloc[0] if len(passed) else math.nan
-    goal = target(run, targets, local)
-    if goal is not None:
-        judged = f"{splits(metric)[0]}_{metric}"
-        if TRAIN_LOSS in targets:
-            judged, sign = TRAIN_LOSS, -1
-        reached = curve[sign * curve[judged] >= sign * goal]
+    for number, goals in enumerate([targets, *easier]):
+        goal = target(run, goals, local)
+        if goal is None:
+            continue
+        judged, upwards = (TRAIN_LOSS, -1) if TRAIN_LOSS in goals else (f"{splits(metric)[0]}_{metric}", sign)
+        reached = curve[upwards * curve[judged] >= upwards * goal]
         for column, (source, unit) in _TO_TARGET.items():
-            if curve[source].notna().any():  # no epsilon, no communication time
+            column = column.replace("target", f"easier_{number}") if number else column
+            if column in found and curve[source].notna().any():  # no epsilon, no communication time
                 found[column] = reached[source].iloc[0] * unit if len(reached) else math.inf
     return {key: math.nan if value is None else float(value) for key, value in found.items()}
 

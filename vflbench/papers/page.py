@@ -78,7 +78,8 @@ def markdown(
         parts += [f"### {md(picture.title)}"] if picture.title else []
         parts.append(f"![{md(picture.title or definition.title)}]({name}.png)")
     about = [f"Scale: {facts['scale']}. Data: {facts['data']}."]
-    about += [f"Target: {_target(definition)}."] if definition.target else []
+    about += [f"Target: {_goals(definition.target)}."] if definition.target else []
+    about += [f"Easier target {number}: {_goals(goals)}." for number, goals in enumerate(definition.easier, 1)]
     about += [f"Scaled down from the paper: {definition.scaled}"] if definition.scaled else []
     about += [f"Tuning: {definition.tuning}"] if definition.tuning else []
     parts.append("\n".join(f"- {md(line)}" for line in about))
@@ -114,10 +115,10 @@ def markdown(
     return "\n\n".join(parts) + "\n"
 
 
-def _target(definition: Definition) -> str:
+def _goals(targets: Mapping[str, Any]) -> str:
     """The targets as text: `accuracy 0.8 (Cora), 0.82 (PubMed)`."""
     goals = []
-    for metric, value in definition.target.items():
+    for metric, value in targets.items():
         each = (
             [f"{goal} ({dataset_label(name)})" for name, goal in value.items()]
             if isinstance(value, Mapping)
