@@ -30,7 +30,7 @@ LOCAL = "local_sgd*"  # a target: so large a share of what workers reach that se
 COLUMNS = {
     "selected": "test metric at the round that validation chose; without validation, at the end",
     "final": "test metric at the end",
-    "averaged": "test metric of the workers' averaged model, at the round that its validation chose",
+    "averaged": "test metric of the averaged model, selected by validation",
     "excess": "test metric at the end minus that of the compared run of the same seed",
     "updates": "updates of the model",
     "epochs": "epochs",
