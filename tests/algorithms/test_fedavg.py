@@ -116,16 +116,34 @@ def test_one_worker_is_local_sgd() -> None:
 
 
 def test_local_steps_are_those_of_epochs() -> None:
-    """Four batches of 8 are an epoch of 32 rows; six go on in a new order, which epochs never do."""
+    """Four batches of 8 are an epoch of 32 rows, and eight are two: each epoch has an order of its own."""
     data, keys = task(3, rows=32), {"workers": 3, "fraction": 1.0, "batch_size": 8}
     found = [
         run(fedavg, data, config(fedavg, 3, "star", **keys, **often))
-        for often in ({"local_epochs": 1}, {"local_steps": 4}, {"local_steps": 6})
+        for often in (
+            {"local_epochs": 1},
+            {"local_steps": 4},
+            {"local_epochs": 2},
+            {"local_steps": 8},
+            {"local_steps": 6},
+        )
     ]
-    epoch, steps, more = (server_model(result) for result in found)
-    assert torch.equal(epoch, steps) and not torch.equal(epoch, more)
+    one, four, two, eight, _ = (server_model(result) for result in found)
+    assert torch.equal(one, four) and torch.equal(two, eight)
     epochs = [result.engine.parties["server"].state.rows / 96 for result in found]
-    assert epochs == [3, 3, 4.5]
+    assert epochs == [3, 3, 6, 6, 4.5]
+
+
+def test_private_local_steps_spend_what_was_asked() -> None:
+    """Noise is planned for the steps that are made, also by a worker with fewer rows than a batch."""
+    full = task(3, rows=32)
+    few = Shard(full.shards[0].features[:5], full.shards[0].labels[:5])
+    secret = privacy_config("dp_sgd", epsilon=4.0)
+    cfg = config(fedavg, 3, "star", workers=3, fraction=1.0, batch_size=8, local_steps=6, privacy=secret)
+    result = run(fedavg, replace(full, shards=(few, *full.shards[1:])), cfg)
+    spent = [result.engine.parties[f"worker_{k}"].privacy.spent() for k in range(3)]
+    assert all(3.9 < one["epsilon"] <= 4.0 for one in spent)
+    assert result.engine.parties["server"].state.rows == 3 * 6 * (5 + 8 + 8)
 
 
 def test_one_step_of_everybody_is_allreduce() -> None:

@@ -54,6 +54,21 @@ def test_a_definition_is_valid_and_says_what_a_reader_needs(name):
     assert text.startswith(f"# vflbench figures {name}\n")
 
 
+@pytest.mark.parametrize(
+    ("targets", "told"),
+    [
+        ({"easier": [{"acuracy": 0.7}]}, "easier[0]"),
+        ({"easier": [{"accuracy": 0.7}, {"accuracy": "high"}]}, "easier[1].accuracy"),
+        ({"target": {"accuracy": {"cora": True}}}, "target.accuracy"),
+        ({"target": {"auroc": "alone+"}}, "target.auroc"),
+        ({"target": {"train_loss": [0.1]}}, "target.train_loss"),
+    ],
+)
+def test_a_target_that_is_none_is_refused(targets, told):
+    found = definition.check(dataclasses.replace(definition.load("comparison/cora"), **targets))
+    assert [problem.key for problem in found] == [told]
+
+
 def test_a_wrong_definition_is_refused_with_all_its_problems(tmp_path, monkeypatch):
     (tmp_path / "figure" / "x").mkdir(parents=True)
     wrong = (

@@ -43,6 +43,7 @@ tuning: ...                     what was tuned, on which data, with how much eff
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -51,13 +52,16 @@ import yaml
 
 from vflbench.config import config_dir, convert
 from vflbench.papers.claims import Claim, among
-from vflbench.papers.measured import columns, to_easier
+from vflbench.papers.measured import ALONE, LEAST_SQUARES, LOCAL, TRAIN_LOSS, columns, to_easier
 from vflbench.plots.curves import Picture
 from vflbench.results.folder import curve_columns
 from vflbench.results.reader import natural
-from vflbench.types import Problem, closest, refuse
+from vflbench.types import TRAINING_METRIC, Problem, closest, refuse
 
 SCALES = ("smoke", "small", "full")
+METRICS = "accuracy", "auroc", "rmse", TRAINING_METRIC, TRAIN_LOSS  # of which there are targets
+RELATIVE = ALONE, LEAST_SQUARES, LOCAL  # how a target begins that depends on the data
+GOALS = f"a number, or one after {', '.join(RELATIVE)}"
 
 
 @dataclass(frozen=True)
@@ -191,10 +195,27 @@ def load(name: str) -> Definition:
     return result
 
 
+def _values(goals: Any) -> list[Any]:
+    return list(goals.values()) if isinstance(goals, Mapping) else [goals]
+
+
+def _is_goal(value: Any) -> bool:
+    if not isinstance(value, str):
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return re.fullmatch(rf"(?:{'|'.join(map(re.escape, RELATIVE))})\d+(?:\.\d+)?", value) is not None
+
+
 def check(definition: Definition) -> list[Problem]:
     """Rules between keys that the definition breaks."""
     keys, known = definition.keys, columns(definition.columns)
     problems = among("against or names", [*definition.against, *definition.names], keys)
+    for key, goals in [
+        ("target", definition.target),
+        *((f"easier[{i}]", one) for i, one in enumerate(definition.easier)),
+    ]:
+        problems += among(key, goals, METRICS)
+        each = [(metric, value) for metric, found in goals.items() for value in _values(found)]
+        problems += [Problem(f"{key}.{metric}", value, GOALS) for metric, value in each if not _is_goal(value)]
     for place, picture in enumerate(definition.pictures):
         where = f"pictures[{place}]"
         problems += among(f"{where}.x", [picture.x], keys if picture.kind == "values" else curve_columns("")[:-2])

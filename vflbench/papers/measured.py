@@ -254,7 +254,7 @@ def numbers(
             passed = curve[curve[place[0]].astype("float64") >= place[1] - 1e-9]
             found[column] = passed[f"{splits(metric)[-1]}_{metric}"].iloc[0] if len(passed) else math.nan
     for number, goals in enumerate([targets, *easier]):
-        goal = target(run, goals, local)
+        goal = target(run, goals, local, own=not number)
         if goal is None:
             continue
         judged, upwards = (TRAIN_LOSS, -1) if TRAIN_LOSS in goals else (f"{splits(metric)[0]}_{metric}", sign)
@@ -276,13 +276,13 @@ def _beside(summary: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def target(run: Run, targets: Mapping[str, Target], local: Sequence[Run] = ()) -> float | None:
-    """What the run must reach: the figure's target, else that of its configuration; None without a target."""
+def target(run: Run, targets: Mapping[str, Target], local: Sequence[Run] = (), own: bool = True) -> float | None:
+    """What the run must reach: the figure's target, else (`own`) that of its configuration; None without a target."""
     config = run.manifest["config"]
     value = targets.get(TRAIN_LOSS, targets.get(run.summary["metric"]["name"]))
     if isinstance(value, Mapping):
         value = value.get(config["dataset"]["name"])
-    if value is None:
+    if value is None and own:
         value = config.get("target")
     if isinstance(value, str) and value.startswith(ALONE):
         alone, centralised = (run.summary.get(name, {}).get("validation") for name in ("alone", "centralised"))

@@ -24,7 +24,7 @@ Two later changes to it are keys: `server_momentum` (FedAvgM: Hsu, Qi, Brown, ar
 difference, w <- w + server_lr v) and `prox` (FedProx: Li et al., arXiv 1812.06127; mu / 2 ||w_k - w||^2 is added to
 the loss of every local step). With `local_steps` a sampled worker takes so many steps in place of E epochs.
 
-Score: the server's model. Training loss: of the sampled workers, in their last local epoch.
+Score and training loss: those of the server's model.
 
 Departures from the paper, and what it leaves open
 1. All parties draw S_t from the common stream `sampled`. So a worker that is not sampled waits for nothing: it sends
@@ -85,7 +85,7 @@ class Config:
     # C: share of the workers that is sampled in each round; at least one worker
     fraction: Annotated[float, Range(above=0, at_most=1)] = 0.4
     local_epochs: Count = 1  # E: passes of a sampled worker over its own rows
-    local_steps: Count | None = None  # H: steps of a sampled worker, in place of whole epochs
+    local_steps: Count | None = None  # H: steps of a sampled worker, in place of local_epochs
     batch_size: Count = 32  # B
     lr: Positive = 0.1  # eta
     weight_decay: Annotated[float, Range(at_least=0)] = 0.0001  # L2
@@ -166,5 +166,5 @@ async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfi
                 w = w + pull * start if pull else w
         await me.send(SERVER, w - start, tag="update")
         ended = sgd.end(t, False)
-        if "train_loss" in ended:  # under dp_sgd all batches of the last local epoch may be empty
+        if "train_loss" in ended:  # under dp_sgd all of its batches may be empty
             me.report(train_loss=ended["train_loss"])
