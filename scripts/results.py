@@ -34,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from vflbench import registry
 from vflbench.papers import definition, measured
 from vflbench.papers.claims import Verdict, judge, select
+from vflbench.plots import demands
 from vflbench.plots.style import PALETTE, QUIET, RC, look
 from vflbench.results import reader
 from vflbench.results.texts import as_text, shown_to
@@ -82,6 +83,8 @@ class Pages:
             "verdicts": self.verdicts,
             "label": lambda name: look(name).label,
             "discloses": lambda name, **keys: shown_to(registry.discloses(name, keys)),
+            "shows": lambda name, **keys: demands.shown(name, keys, None)[0],
+            "ladder": demands.LADDER,
         }
         functions = (pm, paper, profile, check, tally, tallied, split, priced, cheapest)
         self.jinja.globals |= {function.__name__: function for function in functions} | {"inf": math.inf}
