@@ -14,7 +14,7 @@ from vflbench.choosing.words import PAGE, label, spent_words
 from vflbench.plots import demands, style
 from vflbench.results import selection, texts
 from vflbench.results.compare import Paired, middle, moments
-from vflbench.results.folder import atomic_write, infinities, splits, write_json
+from vflbench.results.folder import atomic_write, infinities, score_of, splits, write_json
 from vflbench.results.reader import Run
 from vflbench.version import __version__
 
@@ -110,8 +110,7 @@ def _row(row: Ranked, place: int | None, question: Mapping[str, Any], folder: Pa
     method, runs = one.method, one.runs
     best = next((trial for trial in method.trials if trial.number == method.best), None)
     spent = {axis: one.spent(axis, target) for axis in (*standing.AXES, "communication_seconds")}
-    scores = [run.summary["metric"] for run in runs]
-    test = moments([value for score in scores if (value := _score(score)) is not None])
+    test = moments([value for run in runs if (value := score_of(run.summary["metric"])) is not None])
     known = moments(one.best())
     return {
         "name": one.name,
@@ -137,12 +136,6 @@ def _row(row: Ranked, place: int | None, question: Mapping[str, Any], folder: Pa
         "behind": _interval(row.behind),
         "edges": method.edges,
     }
-
-
-def _score(scores: Mapping[str, Any]) -> float | None:
-    """The test value at the round that validation chose, else the last one."""
-    value: float | None = scores["final"] if scores["selected"] is None else scores["selected"]
-    return value
 
 
 def _privacy(one: Standing) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from vflbench.choosing.record import Record
 from vflbench.choosing.work import Task
 from vflbench.plots import bounds
 from vflbench.results import selection
+from vflbench.results.folder import score_of
 from vflbench.results.reader import Run
 
 # of data whose every client has labels: what is learnt alone and in one place, where trees cannot tell
@@ -36,7 +37,7 @@ def level(run: Run) -> dict[str, Any]:
     best = None
     if column is not None and len(values := run.curve[column].dropna()):
         best = float(values.max() if summary["metric"]["goal"] == "max" else values.min())
-    found = summary["metric"]["final"] if summary["metric"]["selected"] is None else summary["metric"]["selected"]
+    found = score_of(summary["metric"])
     learner = f"algorithm={summary['algorithm']}, its shipped setting, seed {summary['seed']}"
     return {"metric": summary["metric"]["name"], "value": found, "validation": best, "learner": learner, "why": None}
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from vflbench import registry
 from vflbench.data import sources
-from vflbench.results.folder import PER, curve_columns, splits
+from vflbench.results.folder import PER, curve_columns, score_of, splits
 from vflbench.results.identity import flat
 from vflbench.results.reader import Run
 from vflbench.results.texts import guarantee
@@ -227,10 +227,8 @@ def numbers(
     summary, curve = run.summary, run.curve
     metric, sign = summary["metric"]["name"], 1 if summary["metric"]["goal"] == "max" else -1
     found: dict[str, Any] = dict.fromkeys(shown, math.nan)
-    selected = summary["metric"]["final"] if summary["metric"]["selected"] is None else summary["metric"]["selected"]
-    found |= {"selected": selected, "final": summary["metric"]["final"], "epochs": summary["epochs"]}
-    average = summary.get("averaged_model") or {}
-    found["averaged"] = average.get("final") if average.get("selected") is None else average["selected"]
+    found |= {"selected": score_of(summary["metric"]), "averaged": score_of(summary.get("averaged_model") or {})}
+    found |= {"final": summary["metric"]["final"], "epochs": summary["epochs"]}
     found |= {"updates": curve["iterations"].iloc[-1] if len(curve) else math.nan}
     found |= {"megabytes": summary["bytes"]["total"] / 1e6, "cost": summary["cost"] / 1e6}
     found |= {key: summary[key] for key in ("messages", "vectors", "wall_seconds")}

@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from vflbench.results import selection
+from vflbench.results.folder import score_of
 from vflbench.results.identity import flat, identifying
 from vflbench.results.reader import Run
 from vflbench.results.texts import human_bytes
@@ -83,7 +84,7 @@ def _bounds(own: Sequence[Run], every: Sequence[Run], words: str) -> Bounds:
         if not values:
             why = next((entry["why"] for entry in entries if entry.get("why")), "")
             methods = [run for run in every if run.summary["algorithm"] in METHODS[name]]
-            values = [score for run in methods if (score := _score(run)) is not None]
+            values = [score for run in methods if (score := score_of(run.summary["metric"])) is not None]
             learner = methods[0].summary["algorithm"] if methods else ""
         if values:
             spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
@@ -109,12 +110,6 @@ def _bounds(own: Sequence[Run], every: Sequence[Run], words: str) -> Bounds:
         brings,
         len(by_seed),
     )
-
-
-def _score(run: Run) -> float | None:
-    scores = run.summary["metric"]
-    value: float | None = scores["final"] if scores["selected"] is None else scores["selected"]
-    return value
 
 
 # --- in words ---------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from matplotlib.text import Text
 from vflbench.plots import bounds, running_time, style
 from vflbench.plots.canvas import entitle, legend_below, new_figure, plain, save, verbatim
 from vflbench.results import selection
-from vflbench.results.folder import atomic_write, splits
+from vflbench.results.folder import atomic_write, score_of, splits
 from vflbench.results.identity import flat
 from vflbench.results.network import network_label
 from vflbench.results.reader import Run
@@ -427,8 +427,7 @@ def _levels(lines: Mapping[str, list[Run]]) -> dict[int, float]:
 
 def _chosen(run: Run, metric: str) -> pd.DataFrame:
     """One point at x = 0: the run's selected value, or its final one without validation."""
-    scores = run.summary["metric"]
-    value = scores["final"] if scores["selected"] is None else scores["selected"]
+    value = score_of(run.summary["metric"])
     if metric in _TRAINED:
         value = run.curve[f"train_{metric}"].iloc[-1]
         value = value if value > 0 else None  # as `points`

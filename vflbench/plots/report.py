@@ -15,7 +15,7 @@ from vflbench.plots import bounds, demands, learnt, life, running_time, style
 from vflbench.plots.provenance import provenance
 from vflbench.results import pricing, selection, texts
 from vflbench.results.compare import middle
-from vflbench.results.folder import splits
+from vflbench.results.folder import score_of, splits
 from vflbench.results.network import network_label
 from vflbench.results.reader import OWN, Run
 from vflbench.results.selection import Setting
@@ -289,8 +289,7 @@ def _adapted(panel: Panel) -> str:
 
 def _averaged(setting: Setting) -> np.ndarray:
     """The averaged model's metric of every run that has one, (runs,); selected by validation where it can be."""
-    found = [run.summary.get("averaged_model") or {} for run in setting.runs]
-    values = [one.get("final") if one.get("selected") is None else one["selected"] for one in found]
+    values = [score_of(run.summary.get("averaged_model") or {}) for run in setting.runs]
     return np.array([value for value in values if value is not None], dtype=float)
 
 

@@ -190,6 +190,12 @@ def select(rows: Sequence[Mapping[str, Any]], metric: Metric) -> Mapping[str, An
     return max(scored, key=lambda row: sign * row[key], default=None)  # max keeps the first of equals
 
 
+def score_of(scores: Mapping[str, Any]) -> float | None:
+    """The test value at the round that validation chose, else that at the end: of `metric` or `averaged_model`."""
+    value: float | None = scores.get("selected")
+    return scores.get("final") if value is None else value
+
+
 def summarise(
     *,
     source: DataSource | None,
