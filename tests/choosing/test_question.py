@@ -106,6 +106,14 @@ def test_who_enters_is_who_fits_the_data() -> None:
     assert reasons["vfl"] == "it needs aligned data, and digits_graph gives graph"
 
 
+def test_baselines_that_send_nothing_are_tuned_like_the_others() -> None:
+    words = ["algorithm=centralized_gnn,standalone_gnn", "dataset=digits_graph", "trials=1"]
+    assert {one.name for one in candidates.enter(question.parse(words, "tune"))[0]} == {
+        "centralized_gnn",
+        "standalone_gnn",
+    }
+
+
 def test_epsilon_asks_every_mechanism_and_a_demand_excludes_by_name() -> None:
     names, reasons = entered("dataset=digits_graph", "target=0.8", "privacy.epsilon=4")
     assert {"glasu · edge_rr", "glasu · gaussian_embedding", "graph_once · edge_rr"} <= names

@@ -95,11 +95,15 @@ def _raise_if_general(error: ConfigError) -> None:
 
 
 def _no_answer(info: AlgorithmInfo, question: Question) -> str:
-    """Why a method cannot answer any question about these data; empty if it can."""
-    if "pooled" in info.assumes:
-        return "one party has all data: it is a ceiling, not a federation"
-    if not messages(registry.exposed(info.name)):
-        return "it sends nothing: it is the floor that methods are compared with"
+    """Why a method cannot answer any question about these data; empty if it can.
+
+    Without a target the best metric is looked for, as `tune` does: that may be a floor's or a ceiling's, too.
+    """
+    if question.target is not None:
+        if "pooled" in info.assumes:
+            return "one party has all data: it is a ceiling, not a federation"
+        if not messages(registry.exposed(info.name)):
+            return "it sends nothing: it is the floor that methods are compared with"
     data = registry.datasets().get(question.dataset)
     if data is None or question.algorithms is not None:
         return ""
