@@ -183,6 +183,14 @@ def test_at_a_rung_the_best_third_goes_on() -> None:
     assert lower(rows(0.55)) is not None and lower(rows(0.4)) is None
 
 
+def test_at_a_rung_trials_are_compared_at_equal_cost() -> None:
+    """The others were first looked at when they had cost 12 or 25, this trial at 10."""
+    halt = Halving("accuracy", "max", "bytes", 90.0, [[(first, 0.6), (50.0, 0.7)] for first in (12.0, 12.0, 25.0)])
+    assert halt(rows(0.5)) is None  # at 10 they had nothing
+    assert halt(rows(0.5, 0.5, 0.5)) == "behind other settings of its method at 30 bytes"
+    assert halt(rows(0.5, 0.5, 0.65)) is None
+
+
 def test_the_time_of_the_search_ends_a_run() -> None:
     assert Halving("accuracy", "max", "bytes", None, [], time.time() - 1)(rows(0.9)) == halving.LATE
     assert Halving("accuracy", "max", "bytes", None, [], time.time() + 99)(rows(0.9)) is None
@@ -292,3 +300,5 @@ def test_tuned_values_are_written_with_how_they_were_found_and_never_over_others
     capsys.readouterr()
     assert cli.command(words) == 1
     assert "already exists: replace it with overwrite=true" in capsys.readouterr().err and file.read_text() == text
+    assert cli.command([*words, "overwrite=true", "prune=false"]) == 0
+    assert "# 2 trials, seed 0; none was pruned; test rows were not read." in file.read_text()

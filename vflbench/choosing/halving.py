@@ -17,7 +17,7 @@ from vflbench.results.folder import splits
 
 FACTOR = 3  # of those at a rung, one in so many goes on
 RUNGS = 2  # below the cost of the shipped setting
-STEPS = 10**6  # of the pruner, whose resource is a whole number: so many are that cost
+ROUNDING = 1 + 1e-9  # of costs that are sums
 PRUNED = "pruned"
 LATE = "the time of the search has ended"
 SLOW = "it took a quarter of the time that was left for trials"
@@ -42,7 +42,7 @@ class Halving:
             return LATE
         if self.slow is not None and time.time() > self.slow:
             return SLOW
-        if not self.whole or len(self.earlier) < FACTOR - 1:
+        if not self.whole:
             return None
         path = path_of(rows, self.metric, self.goal, self.axis)
         rung = self._pruned_at(path)
@@ -53,30 +53,39 @@ class Halving:
         return "bytes" if self.axis == "bytes" else "s"
 
     def _pruned_at(self, path: Path) -> float | None:
-        """The cost at which the pruner ends the last trial; None where it goes on."""
+        """The cost at which the pruner ends the last trial; None where it goes on.
+
+        Trials are not all evaluated at the same costs. At the first evaluation from a rung on, the others count with
+        what they had at that cost.
+        """
+        assert self.whole
+        for number in range(RUNGS, -1, -1):
+            rung = self.whole / FACTOR**number
+            # beyond the shipped setting's cost the bound decides
+            looks = [one for one in path if rung <= one[0] * ROUNDING and one[0] <= self.whole * ROUNDING]
+            if not looks:
+                return None
+            at, value = looks[0]
+            there = [other for other in self.earlier if other[-1][0] * ROUNDING >= rung]
+            values = [[value for cost, value in other if cost <= at] for other in there]
+            if self._is_behind(value, [seen[-1] for seen in values if seen]):
+                return at
+        return None
+
+    def _is_behind(self, value: float, others: Sequence[float]) -> bool:
+        """Whether the pruner ends a trial with `value` at a rung that trials with the values of `others` came to."""
         import optuna
 
+        if len(others) < FACTOR - 1:
+            return False
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        pruner = optuna.pruners.SuccessiveHalvingPruner(
-            min_resource=STEPS // FACTOR**RUNGS, reduction_factor=FACTOR, bootstrap_count=0
-        )
+        pruner = optuna.pruners.SuccessiveHalvingPruner(1, reduction_factor=FACTOR, bootstrap_count=0)
         study = optuna.create_study(direction="maximize" if self.goal == "max" else "minimize", pruner=pruner)
-        for other in self.earlier:
-            self._climb(study, other)
-        return self._climb(study, path)
-
-    def _climb(self, study: Any, path: Path) -> float | None:
-        assert self.whole
-        trial, step = study.ask(), -1
-        for cost, value in path:
-            now = int(cost / self.whole * STEPS)
-            if now <= step or now > STEPS:  # beyond the shipped setting's cost the bound decides
-                continue
-            step = now
-            trial.report(value, step)
-            if trial.should_prune():
-                return cost
-        return None
+        for one in [*others, value]:
+            trial = study.ask()
+            trial.report(one, 1)
+            behind = trial.should_prune()
+        return bool(behind)
 
 
 def path_of(rows: Sequence[Mapping[str, Any]], metric: str, goal: str, axis: str) -> Path:

@@ -47,6 +47,7 @@ class Question:
     out: Path | None = None
     resume: bool = False
     overwrite: bool = False
+    prune: bool = True  #: settings that are behind end early
     config_dir: str | None = None
     epsilon: float | None = None
     mechanism: str | None = None  #: that was typed
@@ -59,6 +60,7 @@ class Question:
             **{"words": words, "dataset": self.dataset, "target": self.target, "cost": self.cost},
             **{"demand": self.demand, "epsilon": self.epsilon, "seed": self.seed, "algorithms": self.algorithms},
             "seeds": [self.seed + number for number in range(1, SEEDS + 1)] if self.target is not None else [],
+            **({} if self.prune else {"prune": False}),
         }
 
     def asked(self) -> dict[str, Any]:
@@ -75,7 +77,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     ConfigError : every word that is unknown, and every value that cannot be.
     """
     own = ["trials", "jobs", "cost", "seed", "algorithm", "target", "budget", "resume", "overwrite", "launcher"]
-    own += ["demand", "out"] if verb == "choose" else []
+    own += ["demand", "out"] if verb == "choose" else ["prune"]
     problems: list[Problem] = []
     given: dict[str, str] = {}
     kept: list[str] = []
@@ -119,6 +121,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     question.algorithms = _algorithms(given.get("algorithm"), problems)
     question.out = Path(given["out"]) if given.get("out") else None
     question.resume, question.overwrite = (_flag(given, key, problems) for key in ("resume", "overwrite"))
+    question.prune = "prune" not in given or _flag(given, "prune", problems)
     if question.budget is None and question.trials is None:
         allowed = "say how long it may take, or how many settings of each method it tries: budget=30m or trials=8"
         problems.append(Problem("budget", "(missing)", allowed))

@@ -271,7 +271,7 @@ class Search:
         deadline = self._deadline(SHARE)
         once = registry.algorithms()[method.algorithm].one_shot
         slow = None if deadline is None or once else time.time() + SLICE * (deadline - time.time())
-        comparable = level > 0 and axis != "cost" and not once
+        comparable = self.question.prune and level > 0 and axis != "cost" and not once
         return halving.Halving(
             str(self.record.question["metric"]), self._goal, axis, first if comparable else None,
             [path for path in earlier if path], deadline, slow,

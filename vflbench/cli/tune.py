@@ -23,8 +23,8 @@ from vflbench.types import Problem, VflbenchError, refuse
 PLACE = RUNS / "tune"
 USAGE = (
     "vflbench tune algorithm=A dataset=D [trials=N] [budget=30m] [target=T] [cost=bytes|seconds|weighted] [jobs=N] "
-    "[seed=0] [overwrite=true] [resume=true] [privacy=...] [dataset.KEY=VALUE ...] [network.KEY=VALUE ...] "
-    "[--out DIR] [--config-dir DIR]"
+    "[seed=0] [prune=false] [overwrite=true] [resume=true] [privacy=...] "
+    "[dataset.KEY=VALUE ...] [network.KEY=VALUE ...] [--out DIR] [--config-dir DIR]"
 )
 
 
@@ -44,7 +44,7 @@ def command(args: list[str]) -> int:
     say(align([*_table(record, record.methods[0])]))
     for note in record.notes:
         say(f"note: {note}")
-    keep(folder, record, file)
+    keep(folder, record, file, asked.overwrite)
     say(f"runs: {shown(folder)}")
     say(f"tuned values: {shown(file)}")
     return 0
@@ -72,14 +72,14 @@ def ask(words: Sequence[str], out: str | None, config_dir: str | None) -> tuple[
     return asked, file
 
 
-def keep(folder: Path, record: Record, file: Path) -> Trial:
+def keep(folder: Path, record: Record, file: Path, overwrite: bool) -> Trial:
     """Write the values of the best trial, and return it. Raises VflbenchError if no trial has a value."""
     method = record.methods[0]
     best = next((trial for trial in method.trials if trial.number == method.best), None)
     if best is None:
         raise VflbenchError(f"no trial has a value; the runs are in {shown(folder)}")
     file.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(file, text(record, method, best))
+    atomic_write(file, text(record, method, best), overwrite)
     return best
 
 
@@ -123,11 +123,12 @@ def text(record: Record, method: Method, best: Trial) -> str:
     objective = "best validation " + str(asked["metric"])
     if asked["target"] is not None:
         objective = f"least {asked['cost']} to {asked['metric']} {asked['target']} on validation rows"
+    whole = "" if asked.get("prune", True) else "none was pruned; "
     words = [word for word in method.words if not word.startswith(("algorithm=", "dataset=", "tuned@"))]
     lines = [
         "# @package _global_",
         f"# Chosen by `vflbench tune` on {time.strftime('%Y-%m-%d')}: {objective}.",
-        f"# {record.trials_each} trials, seed {asked['seed']}; test rows were not read.",
+        f"# {record.trials_each} trials, seed {asked['seed']}; {whole}test rows were not read.",
         *([f"# With {' '.join(words)}."] if words else []),
         "# Space:",
         *(f"#   {key}: {given}" for key, given in method.space.items()),

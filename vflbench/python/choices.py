@@ -168,5 +168,5 @@ def tune(
         where = (None if one is None else str(one) for one in (out, config_dir))
         asked, file = command.ask(words, *where)
         folder, record = search.search(asked, command.PLACE)
-        command.keep(folder, record, file)
+        command.keep(folder, record, file, asked.overwrite)
     return Tuned(folder, file, asdict(record))
