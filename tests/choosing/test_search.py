@@ -21,6 +21,7 @@ from vflbench.choosing.record import FILE, Method, Record, Trial
 from vflbench.choosing.search import Search
 from vflbench.choosing.work import Work
 from vflbench.cli import choose as choosing
+from vflbench.types import ConfigError
 
 TASK = [
     *("dataset=star_schema", "dataset.rows=200", "dataset.dimension_rows=20", "dataset.width=3"),
@@ -171,7 +172,7 @@ def rows(*values: float) -> list[dict[str, Any]]:
 
 
 def test_at_a_rung_the_best_third_goes_on() -> None:
-    """Costs of 10, 20, ... 90: rungs at a ninth, a third and all of 90, that is at 10, 30 and 90."""
+    """Costs of 10, 20, ... 90: rungs at a ninth and a third of 90, that is at 10 and 30."""
     paths = [halving.path_of(rows(*values), "accuracy", "max", "bytes") for values in ([0.5] * 9, [0.6] * 9)]
     halt = Halving("accuracy", "max", "bytes", 90.0, paths)
     assert halt(rows(0.55)) == "behind other settings of its method at 10 bytes"
@@ -181,6 +182,29 @@ def test_at_a_rung_the_best_third_goes_on() -> None:
     assert Halving("accuracy", "max", "bytes", 90.0, paths[:1])(rows(0.1)) is None  # too few to be compared
     lower = Halving("accuracy", "min", "bytes", 90.0, paths)
     assert lower(rows(0.55)) is not None and lower(rows(0.4)) is None
+
+
+def test_without_pruning_trials_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = Method("glasu", "none", [], {}, [trial(0, 50.0, 0.81)])
+    search = searching(method, trials_each=2)
+    search.paths = {method.trials[0].folder: [(50.0, 0.81)]}
+    assert search._halving(method, 1).whole == 50.0
+    search.question.prune = False
+    assert search._halving(method, 1).whole is None
+
+
+def test_of_evaluations_at_one_cost_the_first_counts() -> None:
+    path = halving.path_of([{"bytes": 10.0, "val_accuracy": value} for value in (0.3, 0.6)], "accuracy", "max", "bytes")
+    assert path == [(10.0, 0.3)]
+
+
+def test_a_search_goes_on_as_it_was_begun() -> None:
+    words = ["algorithm=glasu", "dataset=cora", "trials=8"]
+    whole, halved = parse([*words, "prune=false"], "tune"), parse(words, "tune")
+    assert choosing.same(Record(whole.asked()), whole) and choosing.same(Record(halved.asked()), halved)
+    assert not choosing.same(Record(whole.asked()), halved) and not choosing.same(Record(halved.asked()), whole)
+    with pytest.raises(ConfigError, match="prune=maybe: must be true or false"):
+        parse([*words, "prune=maybe"], "tune")
 
 
 def test_at_a_rung_trials_are_compared_at_equal_cost() -> None:

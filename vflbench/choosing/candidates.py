@@ -97,7 +97,7 @@ def _raise_if_general(error: ConfigError) -> None:
 def _no_answer(info: AlgorithmInfo, question: Question) -> str:
     """Why a method cannot answer any question about these data; empty if it can.
 
-    Without a target the best metric is looked for, as `tune` does: that may be a floor's or a ceiling's, too.
+    Without a target, as in `tune`, baselines that send nothing may enter.
     """
     if question.target is not None:
         if "pooled" in info.assumes:

@@ -16,7 +16,7 @@ from typing import Any
 from vflbench.results.folder import splits
 
 FACTOR = 3  # of those at a rung, one in so many goes on
-RUNGS = 2  # below the cost of the shipped setting
+RUNGS = 2  # at a ninth and at a third of the shipped setting's cost
 ROUNDING = 1 + 1e-9  # of costs that are sums
 PRUNED = "pruned"
 LATE = "the time of the search has ended"
@@ -59,16 +59,16 @@ class Halving:
         what they had at that cost.
         """
         assert self.whole
-        for number in range(RUNGS, -1, -1):
+        for number in range(RUNGS, 0, -1):
             rung = self.whole / FACTOR**number
             # beyond the shipped setting's cost the bound decides
             looks = [one for one in path if rung <= one[0] * ROUNDING and one[0] <= self.whole * ROUNDING]
             if not looks:
                 return None
             at, value = looks[0]
-            there = [other for other in self.earlier if other[-1][0] * ROUNDING >= rung]
-            values = [[value for cost, value in other if cost <= at] for other in there]
-            if self._is_behind(value, [seen[-1] for seen in values if seen]):
+            there = [other for other in self.earlier if other and other[-1][0] * ROUNDING >= rung]
+            seen = [[best for cost, best in other if cost <= at * ROUNDING] for other in there]
+            if self._is_behind(value, [bests[-1] for bests in seen if bests]):
                 return at
         return None
 
@@ -89,7 +89,7 @@ class Halving:
 
 
 def path_of(rows: Sequence[Mapping[str, Any]], metric: str, goal: str, axis: str) -> Path:
-    """Cost and best value so far at each evaluation."""
+    """Costs at which there was an evaluation, and the best value so far."""
     key = validation(rows, metric)
     found: Path = []
     best: float | None = None
@@ -98,7 +98,8 @@ def path_of(rows: Sequence[Mapping[str, Any]], metric: str, goal: str, axis: str
         if value is None or value != value:
             continue
         best = value if best is None else max(best, value) if goal == "max" else min(best, value)
-        found.append((float(row[axis]), float(best)))
+        if not found or row[axis] > found[-1][0]:  # of evaluations at one cost the first counts
+            found.append((float(row[axis]), float(best)))
     return found
 
 

@@ -47,7 +47,7 @@ class Question:
     out: Path | None = None
     resume: bool = False
     overwrite: bool = False
-    prune: bool = True  #: settings that are behind end early
+    prune: bool = True  #: settings that are behind others at equal cost end early
     config_dir: str | None = None
     epsilon: float | None = None
     mechanism: str | None = None  #: that was typed
@@ -60,7 +60,7 @@ class Question:
             **{"words": words, "dataset": self.dataset, "target": self.target, "cost": self.cost},
             **{"demand": self.demand, "epsilon": self.epsilon, "seed": self.seed, "algorithms": self.algorithms},
             "seeds": [self.seed + number for number in range(1, SEEDS + 1)] if self.target is not None else [],
-            **({} if self.prune else {"prune": False}),
+            "prune": self.prune,
         }
 
     def asked(self) -> dict[str, Any]:

@@ -173,7 +173,8 @@ def read(folder: Path) -> Record:
 
 def same(record: Record, asked: question.Question) -> bool:
     """Whether a record belongs to the question."""
-    return all(record.question.get(key) == value for key, value in asked.identity.items())
+    there = {"prune": True, **record.question}  # records of older versions lack it
+    return all(there.get(key) == value for key, value in asked.identity.items())
 
 
 def _newest(asked: question.Question, root: Path) -> tuple[Path, Record] | None:

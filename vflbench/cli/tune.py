@@ -13,6 +13,7 @@ import yaml
 
 from vflbench import registry
 from vflbench.choosing import question
+from vflbench.choosing.halving import PRUNED
 from vflbench.choosing.record import Method, Record, Trial
 from vflbench.cli.choose import search
 from vflbench.cli.words import RUNS, say, shown
@@ -123,7 +124,7 @@ def text(record: Record, method: Method, best: Trial) -> str:
     objective = "best validation " + str(asked["metric"])
     if asked["target"] is not None:
         objective = f"least {asked['cost']} to {asked['metric']} {asked['target']} on validation rows"
-    whole = "" if asked.get("prune", True) else "none was pruned; "
+    whole = "" if any(trial.status == PRUNED for trial in method.trials) else "none was pruned; "
     words = [word for word in method.words if not word.startswith(("algorithm=", "dataset=", "tuned@"))]
     lines = [
         "# @package _global_",
