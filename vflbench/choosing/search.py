@@ -274,7 +274,7 @@ class Search:
         comparable = self.question.prune and level > 0 and axis != "cost" and not once
         return halving.Halving(
             str(self.record.question["metric"]), self._goal, axis, first if comparable else None,
-            [path for path in earlier if path], deadline, slow,
+            earlier, deadline, slow,
         )  # fmt: skip
 
     def _path(self, trial: Trial) -> halving.Path:
