@@ -8,19 +8,22 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from vflbench import cli
-from vflbench.choosing import halving, shown
+from vflbench.choosing import best, halving, shown
+from vflbench.choosing.best import finalists, promising
 from vflbench.choosing.halving import Halving
 from vflbench.choosing.question import parse
 from vflbench.choosing.record import FILE, Method, Record, Trial
 from vflbench.choosing.search import Search
 from vflbench.choosing.work import Work
 from vflbench.cli import choose as choosing
+from vflbench.results import inventory
 from vflbench.types import ConfigError
 
 TASK = [
@@ -35,6 +38,10 @@ def trial(number: int, cost: float | None, metric: float, shows: str = "sums", v
         number, values or {}, f"trials/{number}", "target_reached" if reached else "completed", reached, metric,
         cost if reached else 1e9, None, 0.0, 1.0, shows=shows.split(),
     )  # fmt: skip
+
+
+def place(of: Trial | None) -> int | None:
+    return None if of is None else of.number
 
 
 def searching(*methods: Method, trials_each: int, target: str = "0.8") -> Search:
@@ -56,13 +63,66 @@ def test_the_best_is_the_cheapest_to_the_target_and_an_incomplete_level_counts_f
     search._choose()
     assert (a.best, b.best) == (1, 1)  # of b's trials the better metric
     assert a.out is None and b.out == "no trial reached the target: the best validation value is 0.79"
-    assert search.finalists() == [a]
+    assert finalists(search.record) == [a]
 
 
 def test_where_none_reaches_the_target_those_that_came_nearest_are_in_the_final(tmp_path: Path) -> None:
     methods = [Method(f"m{n}", "none", [], {}, [trial(0, None, 0.5 + n / 100)]) for n in range(5)]
     search = searching(*methods, trials_each=1)
-    assert [method.algorithm for method in search.finalists()] == ["m4", "m3", "m2"]
+    assert [method.algorithm for method in finalists(search.record)] == ["m4", "m3", "m2"]
+
+
+def test_the_best_third_is_trained_with_further_seeds_and_the_mean_decides() -> None:
+    values = [0.80, 0.82, 0.81, 0.60, 0.61, 0.62, 0.79]
+    method = Method("glasu", "none", [], {}, [trial(n, None, value) for n, value in enumerate(values)])
+    record = searching(method, trials_each=7).record
+    record.question["repeats"] = [1, 2]
+    assert [one.number for one in promising(record, method)] == [1, 2, 0]
+    assert place(best.best(record, method)) == 1
+    for number, seeds in ((1, (0.70, 0.82)), (2, (0.80, 0.82)), (0, (0.83,))):
+        for seed, value in enumerate(seeds, 1):
+            method.repeats.append(replace(trial(number, None, value), seed=seed))
+    assert place(best.best(record, method)) == 2  # 0 lacks a seed, and so counts no more than 1, whose mean is 0.78
+    method.repeats.append(replace(trial(0, None, 0.82), seed=2))
+    assert place(best.best(record, method)) == 0
+    method.repeats[-1].status = "diverged"
+    assert place(best.best(record, method)) == 2
+
+
+def test_with_a_target_the_mean_cost_decides_where_every_seed_reaches_it() -> None:
+    trials = [trial(0, 50.0, 0.8), trial(1, 20.0, 0.8), trial(2, 30.0, 0.8)]
+    method = Method("glasu", "none", [], {}, trials)
+    record = searching(method, trials_each=3).record
+    record.question["repeats"] = [1]
+    assert [one.number for one in promising(record, method)] == [1, 2]
+    method.repeats = [replace(trial(1, None, 0.79), seed=1), replace(trial(2, 60.0, 0.8), seed=1)]
+    assert place(best.best(record, method)) == 2
+
+
+def test_each_further_seed_is_trained_once(tmp_path: Path) -> None:
+    asked = parse(["dataset=cora", "algorithm=glasu", "trials=3", "seed=4", "seeds=3"], "tune")
+    trials = [trial(n, None, 0.7 + n / 100, values={"algorithm.lr": 0.1 * n}) for n in range(3)]
+    record = Record({**asked.asked(), "metric": "accuracy", "goal": "max"}, methods=[], trials_each=3)
+    record.methods = [Method("glasu", "none", ["algorithm=glasu"], {}, trials)]
+    told: list[list[str]] = []
+
+    def train(words: list[str], folder: str, halt: Halving | None) -> str:
+        told.append([Path(folder).name, *(word for word in words if word.startswith(("seed", "algorithm.lr")))])
+        return "it fails"
+
+    inventory.claim(tmp_path, "")
+    for _ in range(2):  # nothing is left for the second time
+        search = Search(asked, tmp_path, record, [], Work(train, lambda *_: {}, lambda _: None))
+        with search.workers:
+            search._repeat()
+    assert told == [
+        ["2-seed5", "algorithm.lr=0.2", "seed=5"],
+        ["2-seed6", "algorithm.lr=0.2", "seed=6"],
+        ["1-seed5", "algorithm.lr=0.1", "seed=5"],
+        ["1-seed6", "algorithm.lr=0.1", "seed=6"],
+    ]
+    assert [one.seed for one in record.methods[0].repeats] == [5, 6, 5, 6] and not record.notes
+    assert Record.read(tmp_path).methods == record.methods
 
 
 def test_a_bound_is_of_those_that_show_no_more_and_have_the_same_mechanism() -> None:
@@ -316,14 +376,12 @@ def test_tuned_values_are_written_with_how_they_were_found_and_never_over_others
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["tune", *(word for word in TASK if not word.startswith(("algorithm", "target"))), "algorithm=gd_join"]
-    words += ["trials=2", "--out", str(tmp_path / "mine")]
+    words += ["trials=2", "seeds=2", "--out", str(tmp_path / "mine")]
     assert cli.command(words) == 0
     file = tmp_path / "mine" / "tuned" / "gd_join" / "star_schema.yaml"
     text = file.read_text()
-    assert (
-        text.startswith("# @package _global_\n")
-        and "# 2 trials, seed 0; none was pruned; test rows were not read." in text
-    )
+    assert text.startswith("# @package _global_\n")
+    assert "# 2 trials, seed 0; the best 2 also with 1, and the mean decides; none was pruned; test rows" in text
     capsys.readouterr()
     assert cli.command(words) == 1
     assert "already exists: replace it with overwrite=true" in capsys.readouterr().err and file.read_text() == text

@@ -48,6 +48,8 @@ class Question:
     resume: bool = False
     overwrite: bool = False
     prune: bool = True  #: settings that are behind others at equal cost end early
+    seeds: int = 1  #: of the most promising trials
+    finals: bool = True  #: whether the best settings are trained with fresh seeds at the end
     config_dir: str | None = None
     epsilon: float | None = None
     mechanism: str | None = None  #: that was typed
@@ -59,7 +61,8 @@ class Question:
         return {
             **{"words": words, "dataset": self.dataset, "target": self.target, "cost": self.cost},
             **{"demand": self.demand, "epsilon": self.epsilon, "seed": self.seed, "algorithms": self.algorithms},
-            "seeds": [self.seed + number for number in range(1, SEEDS + 1)] if self.target is not None else [],
+            "seeds": [self.seed + number for number in range(1, SEEDS + 1)] if self.finals else [],
+            "repeats": [self.seed + number for number in range(1, self.seeds)],
             "prune": self.prune,
         }
 
@@ -77,7 +80,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     ConfigError : every word that is unknown, and every value that cannot be.
     """
     own = ["trials", "jobs", "cost", "seed", "algorithm", "target", "budget", "resume", "overwrite", "launcher"]
-    own += ["demand", "out"] if verb == "choose" else ["prune"]
+    own += ["demand", "out"] if verb == "choose" else ["prune", "seeds"]
     problems: list[Problem] = []
     given: dict[str, str] = {}
     kept: list[str] = []
@@ -99,7 +102,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
         else:
             problems.append(_unknown(key, value, equals, own, verb))
     typed = {word.partition("=")[0]: word.partition("=")[2] for word in kept}
-    question = Question(kept, typed.get("dataset", "cora"), None, config_dir=config_dir)
+    question = Question(kept, typed.get("dataset", "cora"), None, config_dir=config_dir, finals=verb == "choose")
     question.cost = given.get("cost", "bytes")
     if question.cost not in COSTS:
         problems.append(
@@ -121,6 +124,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     question.algorithms = _algorithms(given.get("algorithm"), problems)
     question.out = Path(given["out"]) if given.get("out") else None
     question.resume, question.overwrite = (_flag(given, key, problems) for key in ("resume", "overwrite"))
+    question.seeds = _count(given, "seeds", problems) or 1
     question.prune = "prune" not in given or _flag(given, "prune", problems)
     if question.budget is None and question.trials is None:
         allowed = "say how long it may take, or how many settings of each method it tries: budget=30m or trials=8"

@@ -32,6 +32,7 @@ class Trial:
     weighted: float | None = None  #: the weighted cost to the target, or spent without reaching it
     sent: float | None = None  #: bytes of training, which the trial really sent: what tuning costs
     shows: list[str] = field(default_factory=list)  #: others see, of `types.SHOWN`; with `~` before it: with noise
+    seed: int | None = None  #: of a repeat; None: the question's
 
     def cost(self, kind: str) -> float | None:
         """What it took, in bytes, seconds or weighted."""
@@ -47,6 +48,7 @@ class Method:
     words: list[str]  #: the overrides that make its job, without those of a trial
     space: dict[str, Any]  #: key -> its range as in conf/search, widened where that happened
     trials: list[Trial] = field(default_factory=list)
+    repeats: list[Trial] = field(default_factory=list)  #: of the most promising trials, with further seeds
     best: int | None = None  #: number of the trial whose setting goes to the final
     edges: list[str] = field(default_factory=list)  #: keys whose best value is at the edge of the widened space
     finals: list[str] = field(default_factory=list)  #: folders of the final's runs, relative to the record's
@@ -76,7 +78,7 @@ class Record:
 
     `question` has `words` (the overrides), `dataset`, `target`, `metric`, `goal` (max | min), `cost` (bytes | seconds |
     weighted), `demand` (what may be seen, or None), `epsilon`, `budget_seconds` and `trials` (None where not given),
-    `seed` and `seeds` (those of the finals).
+    `seed`, `seeds` (those of the finals) and `repeats` (the further seeds of the most promising trials).
     """
 
     question: dict[str, Any]
@@ -89,6 +91,11 @@ class Record:
     notes: list[str] = field(default_factory=list)  #: e.g. that the budget was too small for the trials
     #: folder of each run that has begun and not ended -> its overrides, and `late` where time ended it
     running: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def repeats(self) -> list[int]:
+        """The further seeds of the most promising trials."""
+        return list(self.question.get("repeats", []))  # records of older versions lack them
 
     def write(self, folder: Path) -> None:
         """Write it into `folder`, in one step."""
@@ -123,7 +130,9 @@ class Record:
         if values.pop("schema") != SCHEMA:
             raise ValueError(f"{folder / FILE}: of another version")
         values["methods"] = [
-            Method(**{**method, "trials": [Trial(**trial) for trial in method["trials"]]})
+            Method(
+                **{**method, **{key: [Trial(**one) for one in method.get(key, [])] for key in ("trials", "repeats")}}
+            )
             for method in values["methods"]
         ]
         values["excluded"] = [Excluded(**one) for one in values["excluded"]]

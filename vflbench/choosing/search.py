@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from vflbench import config, registry
-from vflbench.choosing import floor, halving, shown, spaces
+from vflbench.choosing import best, floor, halving, shown, spaces
 from vflbench.choosing.question import Question
 from vflbench.choosing.record import CUT, Excluded, Method, Record, Trial, final_folder, slug
 from vflbench.choosing.work import Task, Work, Workers
@@ -29,10 +29,10 @@ from vflbench.types import ConfigError, VflbenchError
 MARGIN = 1.5  # times the best cost to the target: second places are known, too
 FINAL_MARGIN = 3.0  # times what the best setting took on the tuning seed: another seed may take longer
 SHARE = 0.6  # of the budget, for trials
+REPEATING = 0.9  # of the budget, until the last run with a further seed begins
 SLICE = 0.25  # of the time that is left for trials, for one of them: no method takes the time of all others
 MEASURING = 0.15  # of the budget, for what a round of each method sends
 MOST_TRIALS = 32  # of a method, where only the budget ends the search
-NEAREST = 3  # methods that come to the final where none reaches the target
 BEFORE_WIDENING = 3  # trials of a method
 AXES = {"bytes": "bytes", "seconds": "virtual_seconds", "weighted": "cost"}
 LIMITS = {"bytes": "max_bytes", "seconds": "max_virtual_seconds"}  # key of a run that bounds a cost
@@ -59,9 +59,10 @@ class Search:
                 if not self._final_began():
                     self._reopen()
                     self._trials()
+                    self._repeat()
                     self._choose()
-                self.record.status = "finals" if self.question.target is not None else "complete"
-                if self.question.target is not None:
+                self.record.status = "finals" if self.question.finals else "complete"
+                if self.question.finals:
                     self._finals()
         except KeyboardInterrupt:
             searching, self.record.status = self.record.status == "searching", "interrupted"
@@ -260,8 +261,8 @@ class Search:
             if trial.reached and (cost := trial.cost(self.question.cost)) is not None
             if shown.no_more(trial.shows, shows)
         ]
-        best = min(costs, default=0.0)
-        return [f"{key}={MARGIN * best!r}"] if key and best else []
+        least = min(costs, default=0.0)
+        return [f"{key}={MARGIN * least!r}"] if key and least else []
 
     def _halving(self, method: Method, level: int) -> halving.Halving:
         """What may end a trial: time, and other settings of its method that are better at equal cost."""
@@ -297,7 +298,7 @@ class Search:
             return False
         wall = time.time() - self.began - about["began"]
         how = Trial(about["number"], about["values"], folder, "failed", False, None, None, None, about["began"], wall)
-        how.reason, how.shows = failure or None, about["shows"]
+        how.reason, how.shows, how.seed = failure or None, about["shows"], about.get("seed")
         if run is not None:
             self._judge(how, run)
         self.record.running.pop(folder, None)
@@ -330,12 +331,14 @@ class Search:
         trial.bytes, trial.seconds, trial.weighted = (spent(run, axis, place) for axis in AXES.values())
 
     def _keep(self, method: Method, trial: Trial) -> None:
-        method.trials.append(trial)
-        method.trials.sort(key=lambda one: one.number)
-        if trial.number == 0 and trial.status == "failed":
+        trials = method.trials if trial.seed is None else method.repeats
+        trials.append(trial)
+        trials.sort(key=lambda one: (one.number, one.seed or 0))
+        if trial.number == 0 and trial.seed is None and trial.status == "failed":
             method.out = f"its shipped setting fails: {trial.reason}"
         self._write()
-        self.report(f"[trial {trial.number}] {method.name}: {self._in_words(trial)}{self._time_left()}")
+        which = f"trial {trial.number}" + (f", seed {trial.seed}" if trial.seed is not None else "")
+        self.report(f"[{which}] {method.name}: {self._in_words(trial)}{self._time_left()}")
 
     def _in_words(self, trial: Trial) -> str:
         metric = self.record.question["metric"]
@@ -348,33 +351,59 @@ class Search:
             return f"{value}, reached with {amount}"
         return f"{value} after {amount}, {trial.status}" + (f" ({trial.reason})" if trial.reason else "")
 
-    # --- the best -------------------------------------------------------------------------------------------------
+    # --- further seeds --------------------------------------------------------------------------------------------
 
-    def _counting(self, method: Method) -> list[Trial]:
-        """The trials that count: those of complete levels, or what there is where no level is complete."""
-        each = self.record.trials_each
-        return [trial for trial in method.trials if not each or trial.number < each]
+    def _repeat(self) -> None:
+        """Train the most promising settings with further seeds, over which the mean decides."""
+        for task, failure in self.workers.carry_out(self._repeats(), self.work.train):
+            self._trial_ended(task, failure)
+        if self._unrepeated():
+            self._note(f"{CUT} ended before every promising setting was trained with every seed")
+
+    def _unrepeated(self) -> list[tuple[Method, Trial, int]]:
+        """The runs with further seeds that are not there yet."""
+        return [
+            (method, trial, seed)
+            for method in self.record.methods
+            for trial in (best.promising(self.record, method) if method.out is None else [])
+            for seed in self.record.repeats
+            if not any((one.number, one.seed) == (trial.number, seed) for one in method.repeats)
+        ]
+
+    def _repeats(self) -> Iterator[Task]:
+        for method, trial, seed in self._unrepeated():
+            if self._over(REPEATING):
+                return
+            values = spaces.in_words(trial.values) if trial.number else []
+            words = [*method.words, *values, *self._of_question(seed), *self._at_most(trial), *QUIET]
+            about = {"method": method, "number": trial.number, "values": trial.values, "seed": seed}
+            about |= {"shows": trial.shows, "began": time.time() - self.began}
+            yield self._timed(f"{trial.folder}-seed{seed}", words, REPEATING, about)
+
+    def _timed(self, folder: str, words: list[str], share: float, about: Any) -> Task:
+        """A run that only the time ends: at `share` of the budget."""
+        begun = self.record.running.get(folder)
+        self.record.running[folder] = {"words": words}
+        self._write()
+        again = ["overwrite=true"] if begun and begun.get("late") else ["resume=true"]
+        halt = halving.Halving("", "max", "bytes", None, [], self._deadline(share))
+        return Task(([*words, *again], str(self.folder / folder), halt), about)
+
+    # --- the best -------------------------------------------------------------------------------------------------
 
     def _best(self, method: Method) -> Trial | None:
         """The trial with the least cost to the target; where none reached it, that with the best metric."""
-        trials = [trial for trial in self._counting(method) if trial.metric is not None and trial.status != "diverged"]
-        there = [
-            (cost, trial) for trial in trials if trial.reached and (cost := trial.cost(self.question.cost)) is not None
-        ]
-        if there:
-            return min(there, key=lambda pair: (pair[0], pair[1].number))[1]
-        sign = -1 if self._goal == "max" else 1
-        return min(trials, key=lambda trial: (sign * (trial.metric or 0.0), trial.number), default=None)
+        return best.best(self.record, method)
 
     def _widen(self, level: int) -> None:
         """Widen, once, the range of a key whose best value is at its edge."""
         if level < BEFORE_WIDENING:
             return
         for method in self.record.methods:
-            best = self._best(method)
-            if best is None or method.out is not None:
+            trial = self._best(method)
+            if trial is None or method.out is not None:
                 continue
-            for key, side in spaces.edges(method.space, best.values).items():
+            for key, side in spaces.edges(method.space, trial.values).items():
                 wider = spaces.widened(method.space[key], side) if key not in method.widened else None
                 if wider is not None:
                     method.space[key] = wider
@@ -384,32 +413,21 @@ class Search:
         """The best setting of each method, and who comes to the final."""
         ended = "the search was stopped" if self.record.status == "interrupted" else f"{CUT} ended"
         for method in self.record.methods:
-            best = self._best(method)
-            method.best = None if best is None else best.number
-            if best is not None:
-                method.edges = list(spaces.edges(method.space, best.values))
+            trial = self._best(method)
+            method.best = None if trial is None else trial.number
+            if trial is not None:
+                method.edges = list(spaces.edges(method.space, trial.values))
             elif method.out is None:
                 method.out = f"{ended} before it was tried" if not method.trials else "no trial has a value"
         if self.question.target is None:
             return
-        finalists = self.finalists()
+        finalists = best.finalists(self.record)
         for method in self.record.methods:
             if method not in finalists and method.out is None:
-                best = self._best(method)
-                assert best is not None
-                method.out = f"no trial reached the target: the best validation value is {best.metric:.4g}"
+                trial = self._best(method)
+                assert trial is not None
+                method.out = f"no trial reached the target: the best validation value is {trial.metric:.4g}"
         self._write()
-
-    def finalists(self) -> list[Method]:
-        """The methods of the final, cheapest first; where none reached the target, those that came nearest."""
-        best = [
-            (method, trial) for method in self.record.methods if method.out is None and (trial := self._best(method))
-        ]
-        there = [(trial.cost(self.question.cost) or 0.0, method) for method, trial in best if trial.reached]
-        if there:
-            return [method for _, method in sorted(there, key=lambda pair: pair[0])]
-        sign = -1 if self._goal == "max" else 1
-        return [method for method, _ in sorted(best, key=lambda pair: sign * (pair[1].metric or 0.0))[:NEAREST]]
 
     # --- the final ------------------------------------------------------------------------------------------------
 
@@ -424,7 +442,7 @@ class Search:
 
     def _finals(self) -> None:
         self._floor()
-        finalists = self.finalists()
+        finalists = best.finalists(self.record)
         for task, failure in self.workers.carry_out(self._final_tasks(finalists), self.work.train):
             method, (folder, run) = task.about, self._found(task)
             if run is not None and run.summary.get("reason") == halving.LATE:
@@ -451,22 +469,18 @@ class Search:
                     continue
                 if self._over(1.0):
                     return
-                begun = self.record.running.get(folder)
-                words = [*self.setting(method), *self._of_question(seed), *self._final_bound(method), "plot=none"]
-                self.record.running[folder] = {"words": words}
-                self._write()
-                again = ["overwrite=true"] if begun and begun.get("late") else ["resume=true"]
-                halt = halving.Halving("", "max", "bytes", None, [], self._deadline(1.0))
-                yield Task(([*words, *again], str(self.folder / folder), halt), method)
+                words = [*self.setting(method), *self._of_question(seed), *self._at_most(self._best(method))]
+                yield self._timed(folder, [*words, "plot=none"], 1.0, method)
 
     def setting(self, method: Method) -> list[str]:
         """The overrides of a method's best setting, without seed and target."""
-        best = self._best(method)
-        return [*method.words, *(spaces.in_words(best.values) if best is not None and best.number else [])]
+        trial = self._best(method)
+        return [*method.words, *(spaces.in_words(trial.values) if trial is not None and trial.number else [])]
 
-    def _final_bound(self, method: Method) -> list[str]:
-        best, key = self._best(method), LIMITS.get(self.question.cost)
-        cost = best.cost(self.question.cost) if best is not None and best.reached else None
+    def _at_most(self, trial: Trial | None) -> list[str]:
+        """The override that ends a run of a trial's setting with another seed, if it takes much more than the trial."""
+        key = LIMITS.get(self.question.cost)
+        cost = trial.cost(self.question.cost) if trial is not None and trial.reached else None
         return [f"{key}={FINAL_MARGIN * cost!r}"] if key and cost else []
 
 

@@ -173,7 +173,7 @@ def read(folder: Path) -> Record:
 
 def same(record: Record, asked: question.Question) -> bool:
     """Whether a record belongs to the question."""
-    there = {"prune": True, **record.question}  # records of older versions lack it
+    there = {"prune": True, "repeats": [], **record.question}  # records of older versions lack it
     return all(there.get(key) == value for key, value in asked.identity.items())
 
 

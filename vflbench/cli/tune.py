@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from vflbench import registry
+from vflbench.choosing import best as choice
 from vflbench.choosing import question
 from vflbench.choosing.halving import PRUNED
 from vflbench.choosing.record import Method, Record, Trial
@@ -24,7 +25,7 @@ from vflbench.types import Problem, VflbenchError, refuse
 PLACE = RUNS / "tune"
 USAGE = (
     "vflbench tune algorithm=A dataset=D [trials=N] [budget=30m] [target=T] [cost=bytes|seconds|weighted] [jobs=N] "
-    "[seed=0] [prune=false] [overwrite=true] [resume=true] [privacy=...] "
+    "[seed=0] [seeds=1] [prune=false] [overwrite=true] [resume=true] [privacy=...] "
     "[dataset.KEY=VALUE ...] [network.KEY=VALUE ...] [--out DIR] [--config-dir DIR]"
 )
 
@@ -106,16 +107,25 @@ def _table(record: Record, method: Method) -> Iterator[list[str]]:
     yield ["", "trial", *(key.removeprefix("algorithm.") for key in keys), *_heads(record)]
     for trial in method.trials:
         values = [str(trial.values.get(key, "")) for key in keys]
-        yield ["best" if trial.number == method.best else "", str(trial.number), *values, *_scores(trial)]
+        yield [
+            "best" if trial.number == method.best else "",
+            str(trial.number),
+            *values,
+            *_scores(record, method, trial),
+        ]
 
 
 def _heads(record: Record) -> list[str]:
-    return [str(record.question["metric"]), "bytes", "seconds", "status"]
+    return [str(record.question["metric"]), "bytes", "seconds", "status", *(["mean of"] if record.repeats else [])]
 
 
-def _scores(trial: Trial) -> list[str]:
-    numbers = [trial.metric, trial.bytes, trial.seconds]
-    return [*("-" if number is None else f"{number:.5g}" for number in numbers), trial.status]
+def _scores(record: Record, method: Method, trial: Trial) -> list[str]:
+    """Means over the seeds of a trial, and where some trials have several seeds, how many."""
+    runs = choice.runs_of(record, method, trial)
+    means = [choice.mean([getattr(run, name) for run in runs]) for name in ("metric", "bytes", "seconds")]
+    numbers = ["-" if number is None else f"{number:.5g}" for number in means]
+    seeds = [str(len(runs)) + (" seeds" if len(runs) > 1 else " seed")] if record.repeats else []
+    return [*numbers, ", ".join(dict.fromkeys(run.status for run in runs)), *seeds]
 
 
 def text(record: Record, method: Method, best: Trial) -> str:
@@ -125,11 +135,14 @@ def text(record: Record, method: Method, best: Trial) -> str:
     if asked["target"] is not None:
         objective = f"least {asked['cost']} to {asked['metric']} {asked['target']} on validation rows"
     whole = "" if any(trial.status == PRUNED for trial in method.trials) else "none was pruned; "
+    repeated, more = {one.number for one in method.repeats}, ""
+    if repeated:
+        more = f"; the best {len(repeated)} also with {', '.join(map(str, record.repeats))}, and the mean decides"
     words = [word for word in method.words if not word.startswith(("algorithm=", "dataset=", "tuned@"))]
     lines = [
         "# @package _global_",
         f"# Chosen by `vflbench tune` on {time.strftime('%Y-%m-%d')}: {objective}.",
-        f"# {record.trials_each} trials, seed {asked['seed']}; {whole}test rows were not read.",
+        f"# {record.trials_each} trials, seed {asked['seed']}{more}; {whole}test rows were not read.",
         *([f"# With {' '.join(words)}."] if words else []),
         "# Space:",
         *(f"#   {key}: {given}" for key, given in method.space.items()),

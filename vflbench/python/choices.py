@@ -117,11 +117,11 @@ class Tuned:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """A row for each trial, with its values, its result, and whether it is the best."""
+        """A row for each run, with its values, its result, and whether its setting is the best; `seed`: of repeats."""
         import pandas as pd
 
         (method,) = self.answer["methods"]
-        trials = [{**trial.pop("values"), **trial} for trial in map(dict, method["trials"])]
+        trials = [{**trial.pop("values"), **trial} for trial in map(dict, [*method["trials"], *method["repeats"]])]
         return pd.DataFrame(trials).assign(best=lambda table: table.number == method["best"])
 
     def __repr__(self) -> str:
@@ -153,7 +153,7 @@ def tune(
 
     Returns
     -------
-    Tuned : ``.values`` are the best ones, ``.table`` has a row for each trial.
+    Tuned : ``.values`` are the best ones, ``.table`` has a row for each run.
 
     Raises
     ------
