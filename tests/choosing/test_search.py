@@ -79,6 +79,9 @@ def test_the_best_third_is_trained_with_further_seeds_and_the_mean_decides() -> 
     record.question["repeats"] = [1, 2]
     assert [one.number for one in promising(record, method)] == [1, 2, 0]
     assert place(best.best(record, method)) == 1
+    method.trials[2].status = "pruned"
+    assert [one.number for one in promising(record, method)] == [1, 0]
+    method.trials[2].status = "completed"
     for number, seeds in ((1, (0.70, 0.82)), (2, (0.80, 0.82)), (0, (0.83,))):
         for seed, value in enumerate(seeds, 1):
             method.repeats.append(replace(trial(number, None, value), seed=seed))

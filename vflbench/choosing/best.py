@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vflbench.choosing.halving import PRUNED
 from vflbench.choosing.record import Method, Record, Trial
 
 SHARE = 3  # of the trials, one in so many is trained with further seeds
@@ -41,9 +42,10 @@ def finalists(record: Record) -> list[Method]:
 
 
 def promising(record: Record, method: Method) -> list[Trial]:
-    """The best third of the trials by the first seed alone, at least two, best first."""
+    """The best third of the trials by the first seed alone, at least two, best first; none that ended early."""
     ranked = _ranked(record, [[trial] for trial in method.trials])
-    return [one.trial for one in ranked[: max(LEAST, -(-len(ranked) // SHARE))]]
+    best_third = ranked[: max(LEAST, -(-len(ranked) // SHARE))]
+    return [one.trial for one in best_third if one.trial.status != PRUNED]
 
 
 def runs_of(record: Record, method: Method, trial: Trial) -> list[Trial]:
