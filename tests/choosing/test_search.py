@@ -391,3 +391,8 @@ def test_tuned_values_are_written_with_how_they_were_found_and_never_over_others
     file.write_text("an older file")
     assert cli.command([*words, "overwrite=true"]) == 0
     assert file.read_text() == text
+    words[words.index("trials=2")] = "trials=3"
+    capsys.readouterr()
+    assert cli.command([*words, "overwrite=true", "resume=true"]) == 0
+    assert "[trial 2]" in (told := capsys.readouterr().err) and "[trial 1]" not in told
+    assert "# 3 trials, seed 0;" in file.read_text()

@@ -178,14 +178,15 @@ def same(record: Record, asked: question.Question) -> bool:
 
 
 def _newest(asked: question.Question, root: Path) -> tuple[Path, Record] | None:
-    """The newest unfinished search of the question, with its record; None if there is none."""
+    """The newest search of the question that can go on, with its record; None if there is none."""
     for path in sorted(root.glob(f"*/{FILE}"), key=lambda one: one.stat().st_mtime, reverse=True):
         try:
             record = read(path.parent)
         except VflbenchError as damaged:
             complain(f"not considered: {damaged}")
             continue
-        if record.status != "complete" and same(record, asked):
+        more = not asked.finals and record.trials_each < (asked.trials or 0)
+        if (record.status != "complete" or more) and same(record, asked):
             record.question |= {"budget_seconds": asked.budget, "trials": asked.trials}
             return path.parent, record
     return None
