@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.minutes]
 MODEL = ["model.depth=2", "model.width=8", "model.embedding=4", "model.top_width=4"]
 ROWS = ["dataset=synthetic", "dataset.features=12", "dataset.informative=6", "dataset.redundant=0"]
 WORKERS = ["algorithm.workers=2", "algorithm.passive_workers=2", "algorithm.batch_size=50", "algorithm.deadline=60"]
-RUN = ["algorithm=pubsub_vfl", "engine=ray", *MODEL, *ROWS, *WORKERS, "plot=none"]
+RUN = ["algorithm=pubsub_vfl", "tuned@_global_=none", "engine=ray", *MODEL, *ROWS, *WORKERS, "plot=none"]
 # 12 and 48 batches an epoch, of 2 s and more
 SMALL, LONG = ["dataset.samples=1000", "epochs=3"], ["dataset.samples=4000", "epochs=4"]
 LONG_BATCHES = 48
