@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -62,6 +63,8 @@ class Workers:
         elif self.jobs > 1:
             from joblib.externals import loky
 
+            # loky begins a process anew whose memory has grown, and says so: the search goes on
+            warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
             threads = str(max((os.cpu_count() or 1) // self.jobs, 1))
             self._pool = loky.ProcessPoolExecutor(self.jobs, initializer=_begin, initargs=(threads, os.getpid()))
         return self
