@@ -25,10 +25,21 @@ class Scored:
 
 
 def best(record: Record, method: Method) -> Trial | None:
-    """The best trial, of those with most seeds; None where no trial has a value."""
-    ranked = _ranked(record, [runs_of(record, method, trial) for trial in method.trials])
-    most = max((one.seeds for one in ranked), default=0)
-    return next((one.trial for one in ranked if one.seeds == most), None)
+    """The best trial: by the mean over its seeds, once all promising ones have all seeds; None where none has a value.
+
+    Until then, and where none of the promising ones has a value with every seed, by the first seed alone.
+    """
+    asked = promising(record, method) if record.repeats else []
+    repeated = [runs for trial in method.trials if len(runs := runs_of(record, method, trial)) > 1]
+    whole = asked and all(any(trial is runs[0] for runs in repeated) for trial in asked)
+    found = [one.trial for one in _ranked(record, repeated)] if whole else []
+    failed = [runs[0] for runs in repeated] if whole else []
+    return next((trial for trial in [*found, *ranked(record, method)] if trial in found or trial not in failed), None)
+
+
+def ranked(record: Record, method: Method) -> list[Trial]:
+    """The trials that have a value, by the first seed alone, best first."""
+    return [one.trial for one in _ranked(record, [[trial] for trial in method.trials])]
 
 
 def finalists(record: Record) -> list[Method]:
@@ -42,10 +53,9 @@ def finalists(record: Record) -> list[Method]:
 
 
 def promising(record: Record, method: Method) -> list[Trial]:
-    """The best third of the trials by the first seed alone, at least two, best first; none that ended early."""
-    ranked = _ranked(record, [[trial] for trial in method.trials])
-    best_third = ranked[: max(LEAST, -(-len(ranked) // SHARE))]
-    return [one.trial for one in best_third if one.trial.status != PRUNED]
+    """As many as a third of the trials, at least two: the best by the first seed of those that did not end early."""
+    there = ranked(record, method)
+    return [trial for trial in there if trial.status != PRUNED][: max(LEAST, -(-len(there) // SHARE))]
 
 
 def runs_of(record: Record, method: Method, trial: Trial) -> list[Trial]:

@@ -139,6 +139,8 @@ def _unknown(key: str, value: str, equals: str, own: list[str], verb: str) -> Pr
         return Problem(key, "", "needs a value, as in key=value", closest(key, known))
     if key == "hydra/launcher":
         return Problem(key, value, f"of sweeps; here: launcher={value} jobs=2", "launcher")
+    if verb == "choose" and key in ("seeds", "prune"):
+        return Problem(key, value, "is a word of `vflbench tune`; choose ends with three fresh seeds of each method")
     if key.split(".")[0] in ("algorithm", "model", "codec"):
         return Problem(key, value, f"belongs to a method: {verb} searches for it (conf/search)")
     return Problem(key, value, f"unknown key; `vflbench {verb}` accepts: {', '.join(known)}", closest(key, known))

@@ -28,8 +28,7 @@ from vflbench.types import ConfigError, VflbenchError
 
 MARGIN = 1.5  # times the best cost to the target: second places are known, too
 FINAL_MARGIN = 3.0  # times what the best setting took on the tuning seed: another seed may take longer
-SHARE = 0.6  # of the budget, for trials
-REPEATING = 0.9  # of the budget, until the last run with a further seed begins
+SHARE = 0.6  # of the budget, for trials, where finals or runs with further seeds follow
 SLICE = 0.25  # of the time that is left for trials, for one of them: no method takes the time of all others
 MEASURING = 0.15  # of the budget, for what a round of each method sends
 MOST_TRIALS = 32  # of a method, where only the budget ends the search
@@ -47,6 +46,7 @@ class Search:
         self.work, self.report, self.workers = work, work.report, Workers(question.jobs, work.place)
         self.began = time.time() - record.spent_seconds
         self.paths: dict[str, halving.Path] = {}  # of trials' folders
+        self.share = SHARE if question.finals or question.seeds > 1 else 1.0  # of the budget, for trials
 
     # --- the whole ------------------------------------------------------------------------------------------------
 
@@ -61,7 +61,8 @@ class Search:
                     self._trials()
                     self._repeat()
                     self._choose()
-                self.record.status = "finals" if self.question.finals else "complete"
+                cut = any(note.startswith(CUT) for note in self.record.notes)
+                self.record.status = "finals" if self.question.finals else "out of budget" if cut else "complete"
                 if self.question.finals:
                     self._finals()
         except KeyboardInterrupt:
@@ -172,7 +173,7 @@ class Search:
     def _trials(self) -> None:
         self._leave_out_slow()
         level = self.record.trials_each
-        while level < (self.question.trials or MOST_TRIALS) and not self._over(SHARE):
+        while level < (self.question.trials or MOST_TRIALS) and not self._over(self.share):
             whole = True
             for task, failure in self.workers.carry_out(self._level(level), self.work.train):
                 whole &= self._trial_ended(task, failure)
@@ -189,7 +190,7 @@ class Search:
 
     def _leave_out_slow(self) -> None:
         """A method that the budget does not even take to its first evaluation is not begun."""
-        most = SLICE * SHARE * (math.inf if self.question.budget is None else self.question.budget)
+        most = SLICE * self.share * (math.inf if self.question.budget is None else self.question.budget)
         for method in self.record.methods:
             wall = method.wall_seconds or 0.0
             if not method.trials and method.out is None and wall > most:
@@ -206,7 +207,7 @@ class Search:
             self._note(f"{CUT} ended before every method was tried once: {', '.join(late) or 'none'} was not")
         elif begun > each:
             self._note(f"{CUT} ended within trial {each + 1}: it counts for nobody, every method has {each}")
-        if asked is not None and each < asked and self._over(SHARE):
+        if asked is not None and each < asked and self._over(self.share):
             self._note(f"{CUT} was too small for {asked} trials: every method had {each}")
 
     def _tuned(self, level: int) -> list[Method]:
@@ -221,7 +222,7 @@ class Search:
         for method in self._tuned(level):
             if self._has(method, level):
                 continue
-            if self._over(SHARE):
+            if self._over(self.share):
                 return
             task = self._trial(method, level)
             if task is not None:
@@ -269,7 +270,7 @@ class Search:
         axis = AXES[self.question.cost]
         earlier = [self._path(trial) for trial in method.trials if trial.number < level]
         first = earlier[0][-1][0] if earlier and earlier[0] else None
-        deadline = self._deadline(SHARE)
+        deadline = self._deadline(self.share)
         once = registry.algorithms()[method.algorithm].one_shot
         slow = None if deadline is None or once else time.time() + SLICE * (deadline - time.time())
         comparable = self.question.prune and level > 0 and axis != "cost" and not once
@@ -318,7 +319,9 @@ class Search:
         if trial.status == "budget":
             trial.status = halving.PRUNED
             if str(trial.reason).startswith(tuple(LIMITS.values())):
-                trial.reason = f"it spent more than {MARGIN:g} times the least cost so far: it cannot win any more"
+                lost = f"{MARGIN:g} times the least cost so far: it cannot win any more"
+                again = f"{FINAL_MARGIN:g} times what its setting took with the first seed"
+                trial.reason = f"it spent more than {lost if trial.seed is None else again}"
         if trial.status == "failed" or not len(run.curve):
             return
         trial.wall_seconds = max(trial.wall_seconds, summary["wall_seconds"])
@@ -372,13 +375,13 @@ class Search:
 
     def _repeats(self) -> Iterator[Task]:
         for method, trial, seed in self._unrepeated():
-            if self._over(REPEATING):
+            if self._over(1.0):
                 return
             values = spaces.in_words(trial.values) if trial.number else []
             words = [*method.words, *values, *self._of_question(seed), *self._at_most(trial), *QUIET]
             about = {"method": method, "number": trial.number, "values": trial.values, "seed": seed}
             about |= {"shows": trial.shows, "began": time.time() - self.began}
-            yield self._timed(f"{trial.folder}-seed{seed}", words, REPEATING, about)
+            yield self._timed(f"{trial.folder}-seed{seed}", words, 1.0, about)
 
     def _timed(self, folder: str, words: list[str], share: float, about: Any) -> Task:
         """A run that only the time ends: at `share` of the budget."""
@@ -400,7 +403,7 @@ class Search:
         if level < BEFORE_WIDENING:
             return
         for method in self.record.methods:
-            trial = self._best(method)
+            trial = next(iter(best.ranked(self.record, method)), None)
             if trial is None or method.out is not None:
                 continue
             for key, side in spaces.edges(method.space, trial.values).items():
@@ -458,7 +461,7 @@ class Search:
             status = run.summary["status"] if run is not None else failure
             self.report(f"[final] {method.name}, {Path(folder).name}: {status}{self._time_left()}")
         late = [folder for folder, begun in self.record.running.items() if begun.get("late")]
-        cut = (not finalists and self._over(SHARE)) or (self.record.missing() and (late or self._over(1.0)))
+        cut = (not finalists and self._over(self.share)) or (self.record.missing() and (late or self._over(1.0)))
         self.record.status = "out of budget" if cut else "complete"
 
     def _final_tasks(self, finalists: list[Method]) -> Iterator[Task]:

@@ -17,7 +17,7 @@ from vflbench import config, registry
 from vflbench.choosing import answer, candidates, elsewhere, question
 from vflbench.choosing.halving import Halving
 from vflbench.choosing.record import FILE, Method, Record
-from vflbench.choosing.search import Search
+from vflbench.choosing.search import MOST_TRIALS, Search
 from vflbench.choosing.work import Work
 from vflbench.cli import folders, train
 from vflbench.cli.words import RUNS, complain, one_line, shown
@@ -185,7 +185,7 @@ def _newest(asked: question.Question, root: Path) -> tuple[Path, Record] | None:
         except VflbenchError as damaged:
             complain(f"not considered: {damaged}")
             continue
-        more = not asked.finals and record.trials_each < (asked.trials or 0)
+        more = not asked.finals and record.trials_each < (asked.trials or MOST_TRIALS)
         if (record.status != "complete" or more) and same(record, asked):
             record.question |= {"budget_seconds": asked.budget, "trials": asked.trials}
             return path.parent, record

@@ -134,10 +134,9 @@ def text(record: Record, method: Method, best: Trial) -> str:
     objective = "best validation " + str(asked["metric"])
     if asked["target"] is not None:
         objective = f"least {asked['cost']} to {asked['metric']} {asked['target']} on validation rows"
-    whole = "" if any(trial.status == PRUNED for trial in method.trials) else "none was pruned; "
-    repeated, more = {one.number for one in method.repeats}, ""
-    if repeated:
-        more = f"; the best {len(repeated)} also with {', '.join(map(str, record.repeats))}, and the mean decides"
+    whole = "" if any(run.status == PRUNED for run in [*method.trials, *method.repeats]) else "none was pruned; "
+    repeated = sum(len(choice.runs_of(record, method, trial)) > 1 for trial in method.trials)
+    more = f"; {repeated} of them also with {', '.join(map(str, record.repeats))}" if repeated else ""
     words = [word for word in method.words if not word.startswith(("algorithm=", "dataset=", "tuned@"))]
     lines = [
         "# @package _global_",

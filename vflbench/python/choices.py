@@ -117,7 +117,7 @@ class Tuned:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """A row for each run, with its values, its result, and whether its setting is the best; `seed`: of repeats."""
+        """A row for each run: its values, its result, whether its setting is the best, and the `seed` of a repeat."""
         import pandas as pd
 
         (method,) = self.answer["methods"]
