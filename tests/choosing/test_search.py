@@ -23,6 +23,7 @@ from vflbench.choosing.record import FILE, Method, Record, Trial
 from vflbench.choosing.search import Search
 from vflbench.choosing.work import Work
 from vflbench.cli import choose as choosing
+from vflbench.cli import tune
 from vflbench.results import inventory
 from vflbench.types import ConfigError
 
@@ -103,6 +104,19 @@ def test_with_a_target_the_mean_cost_decides_where_every_seed_reaches_it() -> No
     assert [one.number for one in promising(record, method)] == [1, 2]
     method.repeats = [replace(trial(1, None, 0.79), seed=1), replace(trial(2, 60.0, 0.8), seed=1)]
     assert place(best.best(record, method)) == 2
+
+
+def test_a_best_value_at_the_edge_is_told_where_a_range_could_be_wider(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Record, "write", lambda *_: None)
+    space = {"algorithm.lr": {"low": 0.01, "high": 0.1, "log": True}, "algorithm.local_steps": {"low": 1, "high": 16}}
+    space["algorithm.local_steps"] |= {"int": True, "least": 1}
+    values = {"algorithm.lr": 0.1, "algorithm.local_steps": 1}
+    method = Method("glasu", "none", ["algorithm=glasu"], space, [trial(0, None, 0.8, values=values)])
+    search = searching(method, trials_each=1)
+    search._choose()
+    assert method.edges == ["algorithm.lr"]
+    text = tune.text(search.record, method, method.trials[0])
+    assert "# The best algorithm.lr is at the edge of its range: a better one may lie beyond.\n" in text
 
 
 def test_each_further_seed_is_trained_once(tmp_path: Path) -> None:

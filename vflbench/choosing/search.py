@@ -419,7 +419,8 @@ class Search:
             trial = self._best(method)
             method.best = None if trial is None else trial.number
             if trial is not None:
-                method.edges = list(spaces.edges(method.space, trial.values))
+                found = spaces.edges(method.space, trial.values).items()
+                method.edges = [key for key, side in found if spaces.widened(method.space[key], side) is not None]
             elif method.out is None:
                 method.out = f"{ended} before it was tried" if not method.trials else "no trial has a value"
         if self.question.target is None:

@@ -44,7 +44,7 @@ def command(args: list[str]) -> int:
     asked, file = ask(flags.words, flags.out, flags.config_dir)
     folder, record = search(asked, PLACE)
     say(align([*_table(record, record.methods[0])]))
-    for note in record.notes:
+    for note in [*record.notes, *_edges(record.methods[0])]:
         say(f"note: {note}")
     keep(folder, record, file, asked.overwrite)
     say(f"runs: {shown(folder)}")
@@ -115,6 +115,11 @@ def _table(record: Record, method: Method) -> Iterator[list[str]]:
         ]
 
 
+def _edges(method: Method) -> list[str]:
+    """What may lie beyond the space, in words."""
+    return [f"The best {key} is at the edge of its range: a better one may lie beyond" for key in method.edges]
+
+
 def _heads(record: Record) -> list[str]:
     return [str(record.question["metric"]), "bytes", "seconds", "status", *(["mean of"] if record.repeats else [])]
 
@@ -143,6 +148,7 @@ def text(record: Record, method: Method, best: Trial) -> str:
         f"# Chosen by `vflbench tune` on {time.strftime('%Y-%m-%d')}: {objective}.",
         f"# {record.trials_each} trials, seed {asked['seed']}{more}; {whole}test rows were not read.",
         *([f"# With {' '.join(words)}."] if words else []),
+        *(f"# {note}." for note in _edges(method)),
         "# Space:",
         *(f"#   {key}: {given}" for key, given in method.space.items()),
         "# Trials:",
