@@ -245,11 +245,16 @@ class Search:
         shows = shown.names(run)
         begun = self.record.running.get(folder)
         words = begun["words"] if begun else [*base, *self._bound(method, shows)]
+        about = {"method": method, "number": level, "values": values, "shows": shows, "began": began}
+        return self._task(folder, words, self._halving(method, level), about)
+
+    def _task(self, folder: str, words: list[str], halt: halving.Halving, about: Any) -> Task:
+        """A run to train, noted as begun; it goes on where it was stopped, or anew where time had ended it."""
+        begun = self.record.running.get(folder)
         again = ["overwrite=true"] if begun and begun.get("late") else ["resume=true"]
         self.record.running[folder] = {"words": words}
         self._write()
-        about = {"method": method, "number": level, "values": values, "shows": shows, "began": began}
-        return Task(([*words, *again], str(self.folder / folder), self._halving(method, level)), about)
+        return Task(([*words, *again], str(self.folder / folder), halt), about)
 
     def _bound(self, method: Method, shows: list[str]) -> list[str]:
         """The override that ends a trial which cannot win: what shows no more, with its mechanism, took less."""
@@ -381,21 +386,15 @@ class Search:
             words = [*method.words, *values, *self._of_question(seed), *self._at_most(trial), *QUIET]
             about = {"method": method, "number": trial.number, "values": trial.values, "seed": seed}
             about |= {"shows": trial.shows, "began": time.time() - self.began}
-            yield self._timed(f"{trial.folder}-seed{seed}", words, 1.0, about)
+            yield self._task(f"{trial.folder}-seed{seed}", words, self._until_the_end(), about)
 
-    def _timed(self, folder: str, words: list[str], share: float, about: Any) -> Task:
-        """A run that only the time ends: at `share` of the budget."""
-        begun = self.record.running.get(folder)
-        self.record.running[folder] = {"words": words}
-        self._write()
-        again = ["overwrite=true"] if begun and begun.get("late") else ["resume=true"]
-        halt = halving.Halving("", "max", "bytes", None, [], self._deadline(share))
-        return Task(([*words, *again], str(self.folder / folder), halt), about)
+    def _until_the_end(self) -> halving.Halving:
+        """What ends a run only where the time of the whole search is over."""
+        return halving.Halving("", "max", "bytes", None, [], self._deadline(1.0))
 
     # --- the best -------------------------------------------------------------------------------------------------
 
     def _best(self, method: Method) -> Trial | None:
-        """The trial with the least cost to the target; where none reached it, that with the best metric."""
         return best.best(self.record, method)
 
     def _widen(self, level: int) -> None:
@@ -474,7 +473,7 @@ class Search:
                 if self._over(1.0):
                     return
                 words = [*self.setting(method), *self._of_question(seed), *self._at_most(self._best(method))]
-                yield self._timed(folder, [*words, "plot=none"], 1.0, method)
+                yield self._task(folder, [*words, "plot=none"], self._until_the_end(), method)
 
     def setting(self, method: Method) -> list[str]:
         """The overrides of a method's best setting, without seed and target."""
