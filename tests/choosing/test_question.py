@@ -122,6 +122,13 @@ def test_epsilon_asks_every_mechanism_and_a_demand_excludes_by_name() -> None:
     assert names == {"rfl_sgd_v"} and reasons["gram_once"] == "it shows raw"
 
 
+def test_a_topology_leaves_out_who_needs_other_links() -> None:
+    names, reasons = entered("dataset=digits", "target=0.8", "topology=ring")
+    assert names == {"mtcd", "svfl"} and reasons["vfl"] == "topology=ring: vfl can have: star"
+    with pytest.raises(ConfigError, match=r"topology\.hub=1: unknown key; topology=ring has no keys"):
+        entered("dataset=digits", "target=0.8", "topology=ring", "topology.hub=1")
+
+
 def test_epochs_leave_out_no_method_that_sends_once() -> None:
     names, _ = entered("dataset=star_schema", "target=0.6", "epochs=5", "algorithm=gram_once,vfl_sgd")
     assert names == {"gram_once", "vfl_sgd"}

@@ -9,7 +9,7 @@ from vflbench.choosing import spaces
 from vflbench.choosing.question import DIVISION, SHIPPED, Question
 from vflbench.choosing.record import Excluded, Method
 from vflbench.choosing.shown import hidden
-from vflbench.types import AlgorithmInfo, ConfigError, RunConfig, VflbenchError, messages
+from vflbench.types import AlgorithmInfo, ConfigError, RunConfig, VflbenchError, messages, refuse
 
 #: what else may be asked: a method whose data are divided otherwise
 ROWS = (
@@ -87,11 +87,15 @@ def _given(mechanism: str) -> str | None:
 
 
 def _raise_if_general(error: ConfigError) -> None:
-    """Raise an error that has nothing to do with the method: an unknown data set, or several values for one key."""
-    for problem in error.problems:
-        unknown = "unknown" in problem.allowed and not problem.key.startswith("privacy.")
-        if unknown or problem.allowed.startswith("several values"):
-            raise error
+    """Raise what has nothing to do with the method: an unknown data set or key, or several values for one key."""
+    refuse(
+        [
+            problem
+            for problem in error.problems
+            if problem.allowed.startswith("several values")
+            or ("unknown" in problem.allowed and not problem.key.startswith("privacy."))
+        ]
+    )
 
 
 def _no_answer(info: AlgorithmInfo, question: Question) -> str:

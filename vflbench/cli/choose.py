@@ -29,7 +29,7 @@ PLACE = RUNS / "choose"
 USAGE = (
     "vflbench choose target=T [budget=30m] [trials=N] [jobs=N] [cost=bytes|seconds|weighted] [demand=...] [seed=0] "
     "[out=FOLDER] [resume=true] [launcher=joblib|submitit_local|submitit_slurm|ray] [launcher.KEY=VALUE ...] "
-    "[privacy.epsilon=E] [privacy.delta=D] [algorithm=A,B] [dataset=...] [network=...] "
+    "[privacy.epsilon=E] [privacy.delta=D] [algorithm=A,B] [dataset=...] [network=...] [topology=...] "
     "[dataset.KEY=VALUE ...] [network.KEY=VALUE ...] [--config-dir DIR]"
 )
 

@@ -25,7 +25,7 @@ from vflbench.types import Problem, VflbenchError, refuse
 PLACE = RUNS / "tune"
 USAGE = (
     "vflbench tune algorithm=A dataset=D [trials=N] [budget=30m] [target=T] [cost=bytes|seconds|weighted] [jobs=N] "
-    "[seed=0] [seeds=1] [prune=false] [overwrite=true] [resume=true] [privacy=...] "
+    "[seed=0] [seeds=1] [prune=false] [overwrite=true] [resume=true] [privacy=...] [topology=...] "
     "[dataset.KEY=VALUE ...] [network.KEY=VALUE ...] [--out DIR] [--config-dir DIR]"
 )
 

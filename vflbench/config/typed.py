@@ -96,7 +96,8 @@ def value_problems(
                 above = ".".join(parts[:depth])
                 return [Problem(key, typed, f"{above} takes all its keys at once: {above}={{{part}: {typed}}}")]
             owner = _owner(parts[:depth], inside)
-            has = f"{owner} has: {', '.join(n for n in listed if n != 'name')}" if depth else "see vflbench --help"
+            own = ", ".join(n for n in listed if n != "name")
+            has = (f"{owner} has: {own}" if own else f"{owner} has no keys") if depth else "see vflbench --help"
             return [Problem(key, typed, f"unknown key; {has}", _closest_key(parts, depth, listed, kinds))]
         kind, inside = fields[part], inside.get(part) if isinstance(inside, dict) else None
     if override.is_delete():  # a default that no file shows would replace it
