@@ -83,7 +83,7 @@ def test_the_front_picture(script, tmp_path):
             r"mtcd/fig2\.csv: no value in column 'bytes'",
         ),
         (
-            "{{ row('mtcd/fig3', algorithm='dcpa', topology='path').seconds_to_target | fixed }}",
+            "{{ row('comparison/bank', algorithm='gd_join').seconds_to_target | fixed }}",
             "inf is not a number to be shown",
         ),
         ("{{ paper('pubsub_vfl/table1', 'selected', dataset='bank', algorithm='mtcd') }}", "0 numbers of the paper"),

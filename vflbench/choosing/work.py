@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -14,7 +13,7 @@ from typing import Any, Self
 
 from vflbench.choosing.elsewhere import DiedError, Place
 from vflbench.choosing.halving import Halving
-from vflbench.runner import interrupts
+from vflbench.runner import interrupts, launchers
 from vflbench.types import VflbenchError
 
 #: (overrides, folder, what may end it) -> why it failed, or an empty text; may be called in other processes
@@ -63,8 +62,7 @@ class Workers:
         elif self.jobs > 1:
             from joblib.externals import loky
 
-            # loky begins a process anew whose memory has grown, and says so: the search goes on
-            warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
+            launchers.hide_new_workers()
             threads = str(max((os.cpu_count() or 1) // self.jobs, 1))
             self._pool = loky.ProcessPoolExecutor(self.jobs, initializer=_begin, initargs=(threads, os.getpid()))
         return self

@@ -9,6 +9,7 @@ from vflbench import config, registry
 from vflbench.papers.definition import Definition
 from vflbench.results import reader
 from vflbench.results.identity import config_hash
+from vflbench.runner.launchers import hide_new_workers
 from vflbench.types import ENDED, VflbenchError
 
 SMOKE = 2  # algorithms of a sweep that run at scale=smoke, with the first value of every other key
@@ -168,6 +169,7 @@ def _trained(jobs: Sequence[Job], folder: Path, train: Train, workers: int) -> I
         return
     import joblib
 
+    hide_new_workers()
     calls = (
         joblib.delayed(_placed)(train, place, job.words, str(folder / job.identity)) for place, job in enumerate(jobs)
     )

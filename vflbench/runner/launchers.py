@@ -7,6 +7,7 @@ import os
 import signal
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 DIED = RuntimeError  # what joblib and submitit raise where a job's process ends without a result
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 YEAR = 525_600  # minutes
+
+
+def hide_new_workers() -> None:
+    """Hide what joblib says when it begins a process anew whose memory has grown: the jobs go on."""
+    warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
 
 
 @dataclass
@@ -75,6 +81,7 @@ class Launcher:
         # the plugin's configuration has numbers as texts
         keys = {key: int(value) if str(value).isdigit() else value for key, value in keys.items()}
         keys |= {"backend": "loky", "initializer": interrupts.end_with, "initargs": (os.getpid(),)}
+        hide_new_workers()
         done: list[Any] = joblib.Parallel(**keys)(joblib.delayed(job)() for job in jobs)
         return done
 
