@@ -135,9 +135,12 @@ def test_the_mean_stays_in_a_ring() -> None:
     assert spread(last) < 0.05 * spread(first)
 
 
-def test_equal_models_do_not_move() -> None:
+@pytest.mark.parametrize(
+    ("module", "keys"), [(powergossip, {}), (choco_sgd, {"compression": "topk", "gamma": 0.2}), (choco_sgd, {})]
+)
+def test_equal_models_do_not_move(module: ModuleType, keys: dict[str, Any]) -> None:
     data = task(equal=True)
-    w = models(trained(powergossip, data, batch_size=24))
+    w = models(trained(module, data, batch_size=24, **keys))
     torch.testing.assert_close(w, models(trained(local_sgd, data, graph="star", batch_size=24)), rtol=0, atol=1e-13)
 
 

@@ -129,6 +129,16 @@ def test_a_topology_leaves_out_who_needs_other_links() -> None:
         entered("dataset=digits", "target=0.8", "topology=ring", "topology.hub=1")
 
 
+def test_links_are_between_as_many_parties_as_the_data_are_divided_between(tmp_path: Path) -> None:
+    edges = tmp_path / "edges.txt"
+    edges.write_text("".join(f"client_{k} server\nclient_{k} client_{(k + 1) % 4}\n" for k in range(4)))
+    words = ["dataset=digits", "target=0.8", "algorithm=mtcd,svfl,vfl"]  # mtcd and svfl have 40 clients by default
+    names, _ = entered(*words, "topology=edge_list", f"topology.edges={edges}", "algorithm.parties=4")
+    assert names == {"mtcd", "svfl"}
+    with pytest.raises(ConfigError, match=r"topology\.clusters=8: must be at most the number of clients, 4"):
+        entered(*words, "topology=clusters", "topology.clusters=8", "algorithm.parties=4")
+
+
 def test_epochs_leave_out_no_method_that_sends_once() -> None:
     names, _ = entered("dataset=star_schema", "target=0.6", "epochs=5", "algorithm=gram_once,vfl_sgd")
     assert names == {"gram_once", "vfl_sgd"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 from vflbench import adapt, config, registry
@@ -9,6 +10,7 @@ from vflbench.choosing import spaces
 from vflbench.choosing.question import DIVISION, SHIPPED, Question
 from vflbench.choosing.record import Excluded, Method
 from vflbench.choosing.shown import hidden
+from vflbench.hydra_internals import Session
 from vflbench.types import AlgorithmInfo, ConfigError, RunConfig, VflbenchError, messages, refuse
 
 #: what else may be asked: a method whose data are divided otherwise
@@ -39,7 +41,7 @@ def enter(question: Question) -> tuple[list[Method], list[Excluded]]:
             for mechanism in _mechanisms(info, question):
                 once = info.one_shot and not info.epochs  # no number of epochs changes what it does
                 asked = [word for word in words if not (once and word.startswith("epochs="))]
-                own = [f"algorithm={name}", *asked, *_private(question, mechanism)]
+                own = [f"algorithm={name}", *asked, *_division(name, question), *_private(question, mechanism)]
                 try:
                     run = config.plan(hydra, own).config
                 except ConfigError as error:
@@ -55,11 +57,11 @@ def enter(question: Question) -> tuple[list[Method], list[Excluded]]:
                 methods.append((Method(name, mechanism, own, {}), run))
             if question.epsilon is not None and question.mechanism is None and info.privacy == ("none",):
                 excluded.append(Excluded(name, None, _no_mechanism(info)))
+        _divide_alike(methods, excluded, refused, hydra, question)
         if not methods and refused:
             raise max(refused, key=lambda error: [str(other) for other in refused].count(str(error)))
         if not methods:
             raise VflbenchError("no method enters: " + "; ".join(f"{one.algorithm}: {one.reason}" for one in excluded))
-        _divide_alike(methods, question)
         for method, run in methods:
             method.space = spaces.of(method.algorithm, run, question)
     return [method for method, _ in methods], excluded
@@ -135,19 +137,41 @@ def _reason(error: ConfigError) -> str:
     return "; ".join(str(problem).rstrip(".") for problem in error.problems)
 
 
-def _divide_alike(methods: list[tuple[Method, RunConfig]], question: Question) -> None:
-    """Divide the data between as many organisations for every method: what was typed, else the smallest default.
+def _division(name: str, question: Question) -> list[str]:
+    """The words that were typed about how the data are divided, those of keys that the method has."""
+    keys = {field.name for field in dataclasses.fields(registry.option_config("algorithm", name, whole=False))}
+    return [
+        word
+        for word in question.words
+        if word.startswith(DIVISION) and word.partition("=")[0].removeprefix("algorithm.") in keys
+    ]
 
-    Tables to be joined have as many as there are tables.
+
+def _divide_alike(
+    methods: list[tuple[Method, RunConfig]],
+    excluded: list[Excluded],
+    refused: list[ConfigError],
+    hydra: Session,
+    question: Question,
+) -> None:
+    """Where it was not typed, divide the data between as many organisations for every method: the smallest default.
+
+    Tables to be joined have as many as there are tables. A method that cannot run so, as its links do not allow it, is
+    excluded.
     """
     joined = registry.datasets()[question.dataset].layouts[0] == "relational"
-    typed = [word for word in question.words if word.startswith(DIVISION)]
     for key in DIVISION:
         own = key.removeprefix("algorithm.")
         having = [(method, run) for method, run in methods if vars(run.algorithm).get(own) is not None]
-        words = [word for word in typed if word.startswith(f"{key}=")]
         numbers = {vars(run.algorithm)[own] for _, run in having}
-        if not words and len(numbers) > 1 and not (joined and own == "parties"):
-            words = [f"{key}={min(numbers)}"]
-        for method, _ in having:
-            method.words += words
+        typed = any(word.startswith(f"{key}=") for word in question.words)
+        if typed or len(numbers) < 2 or (joined and own == "parties"):
+            continue
+        for method, run in having:
+            method.words.append(f"{key}={min(numbers)}")
+            try:
+                config.plan(hydra, method.words)
+            except ConfigError as error:
+                refused.append(error)
+                excluded.append(Excluded(method.algorithm, _given(method.privacy), _reason(error)))
+                methods.remove((method, run))

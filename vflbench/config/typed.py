@@ -98,7 +98,8 @@ def value_problems(
             owner = _owner(parts[:depth], inside)
             own = ", ".join(n for n in listed if n != "name")
             has = (f"{owner} has: {own}" if own else f"{owner} has no keys") if depth else "see vflbench --help"
-            return [Problem(key, typed, f"unknown key; {has}", _closest_key(parts, depth, listed, kinds))]
+            near = _closest_key(parts, depth, listed, kinds) if own or not depth else ""
+            return [Problem(key, typed, f"unknown key; {has}", near)]
         kind, inside = fields[part], inside.get(part) if isinstance(inside, dict) else None
     if override.is_delete():  # a default that no file shows would replace it
         allowed = "cannot be removed: a run has a value for every key; some may be null"

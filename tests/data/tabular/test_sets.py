@@ -223,9 +223,14 @@ def test_credit_as_uci_and_as_kaggle_publish_it(tmp_path):
         *(",".join(map(str, row)) for row in clients()),
     ]
     put(tmp_path / "kaggle", "credit_default/UCI_Credit_Card.csv", "\n".join(lines).encode())
-    first, second = (credit.load(credit.Config(), "aligned", 23, 0, tmp_path / folder) for folder in ("uci", "kaggle"))
-    np.testing.assert_array_equal(whole(first), whole(second))
-    np.testing.assert_array_equal(first.labels, second.labels)
+    lines[0] = ",".join(["ID", *(f'"X{number}"' for number in range(1, 24)), "Y"])
+    put(tmp_path / "renamed", "credit_default/UCI_Credit_Card.csv", "\r\n".join(lines).encode("utf-8-sig"))
+    first, *others = (
+        credit.load(credit.Config(), "aligned", 23, 0, tmp_path / folder) for folder in ("uci", "kaggle", "renamed")
+    )
+    for other in others:
+        np.testing.assert_array_equal(whole(first), whole(other))
+        np.testing.assert_array_equal(first.labels, other.labels)
     assert first.parties == 23 and first.classes == 2 and first.source.files[0][0].endswith(".xls")
 
 

@@ -32,6 +32,8 @@ Departures
 4. With goss=true (SecureBoost+) passive parties are told which rows are kept (tag `rows`), and keep all in their nodes.
    That tells much of the labels, encrypted or not: rows of a rare class are kept more often.
 5. The public key of an encryption is not sent: a ciphertext's length, once.
+6. scikit-learn grows trees leaf by leaf, not level by level, so no learner here that gets the data themselves equals
+   this one to the last bit. One party with all columns does (departure 1).
 """
 
 from collections.abc import Sequence

@@ -5,6 +5,7 @@ Kaggle's CSV.
 """
 
 import io
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,14 +48,24 @@ class Config(table.ClassKeys):
 
 
 def read_csv(texts: Contents, target: str = _LABEL.replace(" ", "."), header: int = 1) -> Table:
-    """The table of Kaggle's UCI_Credit_Card.csv.
+    """The table of Kaggle's UCI_Credit_Card.csv, also with UCI's names of columns: X1 to X23 and Y.
 
     Raises
     ------
     DataError : naming file and line.
     """
     layout = Layout(("ID", *COLUMNS, target), {**LEVELS, target: ("0", "1")}, header=header, skipped=("ID",))
-    return table.read_table(texts, layout, target)
+    return table.read_table(_named(texts, layout.columns), layout, target)
+
+
+def _named(texts: Contents, columns: Sequence[str]) -> Iterator[tuple[bytes, str]]:
+    """The files, with these names of columns where they have UCI's."""
+    for data, label in texts:
+        head, newline, rest = data.partition(b"\n")
+        names = [name.strip(' "\r') for name in head.decode("utf-8-sig", "replace").split(",")]
+        if names == [columns[0], *(f"X{number}" for number in range(1, len(columns) - 1)), "Y"]:
+            head = ",".join(columns).encode()
+        yield head + newline + rest, label
 
 
 def read_xls(sheets: Contents) -> Table:
