@@ -215,6 +215,15 @@ def test_all_entries_are_no_codec(algorithm: str, layout: str, tmp_path: Path) -
     assert not plain.curve["train_loss"].equals(tenth.curve["train_loss"])
 
 
+@pytest.mark.parametrize("batch", ["null", "16"])
+def test_a_memory_that_forgets_nothing_is_no_codec(batch: str, tmp_path: Path) -> None:
+    """EF-VFL with all entries is SVFL, with mini-batches too."""
+    words = [f"algorithm.batch_size={batch}", "algorithm.local_steps=1"]
+    every = ["codec=topk", "codec.fraction=1", "codec.feedback=true"]
+    plain = run(tmp_path / "none", "svfl", "aligned", *words)
+    same(plain, run(tmp_path / "all", "svfl", "aligned", *words, *every))
+
+
 @pytest.mark.slow
 def test_what_arrived_is_in_the_transcript(tmp_path: Path) -> None:
     """Embeddings of 64 rows and 8 columns with at most 255 values; so are the answers to the adversary's questions."""
