@@ -73,6 +73,15 @@ def test_a_line_far_beyond_the_curves_is_an_arrow(make_run: Any, drawn: Any):
     assert "ship it, 46 MB →" in labels and upright == []
 
 
+def test_a_logarithmic_axis_has_room_for_a_line_far_before_the_curves(make_run: Any, drawn: Any):
+    """Its label, outside the axes, would leave no room for the picture."""
+    run = make_run("r", extra=floor(ship_it={**SHIPPED, "bytes": 20_000}))
+    curves.draw_panels(curves.Picture("curves", "bytes", log=["x"]), {"": {"GLASU": [run]}}, Path("nowhere"))
+    (axes,) = drawn[0].axes
+    (place,) = lines(drawn[0])[2]
+    assert place == pytest.approx(0.02) and axes.get_xlim()[0] < place
+
+
 @pytest.mark.parametrize("others", [0, 1])
 def test_an_older_run_beside_a_new_one_is_said_to_be_charged_less(make_run: Any, others: int):
     nothing = {"bytes": 0, "messages": 0, "cost": 0.0, "seconds": 0.0}
