@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from vflbench import adapt, config, registry
 from vflbench.choosing import spaces
 from vflbench.choosing.question import DIVISION, SHIPPED, Question
 from vflbench.choosing.record import Excluded, Method
 from vflbench.choosing.shown import hidden
-from vflbench.hydra_internals import Session
 from vflbench.types import AlgorithmInfo, ConfigError, RunConfig, VflbenchError, messages, refuse
+
+if TYPE_CHECKING:
+    from vflbench.hydra_internals import Session
+
 
 #: what else may be asked: a method whose data are divided otherwise
 ROWS = (
