@@ -16,7 +16,6 @@ from vflbench.types import AlgorithmInfo, ConfigError, RunConfig, VflbenchError,
 if TYPE_CHECKING:
     from vflbench.hydra_internals import Session
 
-
 #: what else may be asked: a method whose data are divided otherwise
 ROWS = (
     "it divides rows between workers, and these data are divided by columns (name it with algorithm= to let it enter)"
@@ -166,13 +165,13 @@ def _divide_alike(
     joined = registry.datasets()[question.dataset].layouts[0] == "relational"
     for key in DIVISION:
         own = key.removeprefix("algorithm.")
-        having = [(method, run) for method, run in methods if vars(run.algorithm).get(own) is not None]
-        numbers = {vars(run.algorithm)[own] for _, run in having}
+        divided = [(method, run) for method, run in methods if vars(run.algorithm).get(own) is not None]
+        defaults = {vars(run.algorithm)[own] for _, run in divided}
         typed = any(word.startswith(f"{key}=") for word in question.words)
-        if typed or len(numbers) < 2 or (joined and own == "parties"):
+        if typed or len(defaults) < 2 or (joined and own == "parties"):
             continue
-        for method, run in having:
-            method.words.append(f"{key}={min(numbers)}")
+        for method, run in divided:
+            method.words.append(f"{key}={min(defaults)}")
             try:
                 config.plan(hydra, method.words)
             except ConfigError as error:

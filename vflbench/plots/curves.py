@@ -339,9 +339,9 @@ def _scale(axes: Axes, drawn: pd.DataFrame, log: Sequence[str], at_most: float |
     if "x" in log and (drawn["x"] > 0).any():
         axes.set_xscale("log")
         plain(axes.xaxis)
-        given = (axes.transData, axes.get_xaxis_transform("grid"))  # also upright lines, whose labels need room
+        sideways = (axes.transData, axes.get_xaxis_transform("grid"))  # also upright lines, whose labels need room
         shown = np.concatenate(
-            [np.asarray(line.get_xdata(), dtype=float) for line in axes.lines if line.get_transform() in given]
+            [np.asarray(line.get_xdata(), dtype=float) for line in axes.lines if line.get_transform() in sideways]
         )
         axes.set_xlim(left=0.8 * shown[shown > 0].min())
     if at_most is not None:

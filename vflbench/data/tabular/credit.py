@@ -59,7 +59,10 @@ def read_csv(texts: Contents, target: str = _LABEL.replace(" ", "."), header: in
 
 
 def _named(texts: Contents, columns: Sequence[str]) -> Iterator[tuple[bytes, str]]:
-    """The files, with these names of columns where they have UCI's."""
+    """The files, with these names of columns where they have UCI's.
+
+    Of the .xls, where they stand above its own names and without ID, nothing is changed.
+    """
     for data, label in texts:
         head, newline, rest = data.partition(b"\n")
         names = [name.strip(' "\r') for name in head.decode("utf-8-sig", "replace").split(",")]
