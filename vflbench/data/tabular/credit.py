@@ -1,7 +1,7 @@
 """Default of credit card clients (Yeh and Lien 2009, UCI): 30,000 clients in Taiwan, 23 columns.
 
 Will the next payment default? Two forms can be read: UCI's Excel .xls, which needs the package python-calamine, and
-Kaggle's CSV.
+Kaggle's CSV, with its names of columns or UCI's.
 """
 
 import io
