@@ -80,7 +80,6 @@ class Pages:
             "row": self.row,
             "rows": self.rows,
             "claims": self.claims,
-            "verdicts": self.verdicts,
             "label": lambda name: look(name).label,
             "discloses": lambda name, **keys: shown_to(registry.discloses(name, keys)),
             "shows": lambda name, **keys: demands.shown(name, keys, None)[0],
@@ -92,10 +91,6 @@ class Pages:
 
     def render(self, name: str) -> str:
         return re.sub(r"\n{3,}", "\n\n", self.jinja.get_template(f"{name}.md.j2").render())
-
-    def verdicts(self, *papers: str) -> list[int]:
-        """How many claims on the papers' pages have each verdict, in the order of `Verdict`."""
-        return tallied("".join(map(self.render, papers)))
 
     def changed(self) -> dict[Path, str]:
         """The pages that are not what their templates and the CSVs say, and what they should be."""
@@ -246,7 +241,7 @@ def check(condition: bool, sentence: str) -> str:
 
 
 def tallied(claims: str) -> list[int]:
-    """How many of the claims in the lines of a table have each verdict."""
+    """How many of the claims in the lines of a table have each verdict, in the order of `Verdict`."""
     return [claims.count(f"| {verdict} |") for verdict in get_args(Verdict)]
 
 

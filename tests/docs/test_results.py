@@ -4,8 +4,11 @@ import importlib.util
 import re
 import shutil
 from pathlib import Path
+from typing import get_args
 
 import pytest
+
+from vflbench.papers.claims import Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(path.name.removesuffix(".md.j2") for path in (ROOT / "docs" / "results").glob("*.md.j2"))
@@ -34,11 +37,11 @@ def test_pages_are_what_templates_and_csvs_say(script, capsys):
 
 
 def test_another_number_is_told(copy):
-    """A CSV that changes makes its page stale, and no other."""
+    """A CSV that changes makes its page and that of the verdicts stale, and no other."""
     path = copy.folder / "glasu" / "table2.csv"
     text = path.read_text()
     path.write_text(text.replace("0.8322,", "0.8333,"))
-    assert [page.name for page in copy.changed()] == ["glasu.md"]
+    assert [page.name for page in copy.changed()] == ["glasu.md", "verdicts.md"]
 
 
 def test_a_sentence_that_is_no_longer_true(copy, script):
@@ -160,14 +163,18 @@ def test_a_number_that_is_read_counts(page, script, monkeypatch):
         row[column] = value
 
 
-def test_verdicts_are_counted_on_the_papers_pages(copy):
-    page = copy.render("glasu")
-    counts = copy.verdicts("glasu")
-    assert counts[:2] == [page.count("| holds |"), page.count("| does not hold |")]
-    assert f"| {counts[0]} | {counts[1]} | {counts[2]} | {counts[3]} |" in copy.render("verdicts")
+def test_every_verdict_stands_with_its_evidence(copy):
+    """The page of verdicts has a line for each claim of a paper's figures, and counts them."""
+    top, *papers = copy.render("verdicts").split("\n## ")
+    assert len(papers) == 5
+    for section in papers:
+        label, lines = section.split("\n", 1)
+        counts = [lines.count(f"| {verdict} |") for verdict in get_args(Verdict)]
+        assert sum(counts) == lines.count("\n| ") - 2 > 10
+        assert f"[{label}](#{label.lower()}) | {' | '.join(map(str, counts))} |" in top
+        assert all(line.split(" | ")[4].strip(" |") for line in lines.splitlines() if line.startswith("| "))
     assert (
-        sum(copy.verdicts("pubsub_vfl"))
-        == copy.render("pubsub_vfl").split("## The paper's claims")[1].count("\n| ") - 2
+        f"| all | {' | '.join(str(''.join(papers).count(f'| {verdict} |')) for verdict in get_args(Verdict))} |" in top
     )
 
 
