@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,6 +39,23 @@ def test_iterates_are_the_papers_recursion_on_stacked_copies(variant: str, graph
     found = run(extra, task, config(extra, task, 1, graph, variant=variant, iterations=7, lr=eta)).theta
     theta = np.concatenate([x.T @ v / alpha for x, v in zip(task.features, new, strict=True)])
     np.testing.assert_allclose(found, theta, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("variant", ["extra", "nids"])
+def test_corrections_cancel_over_the_clients(variant: str, graph: str) -> None:
+    """So the mean of the copies steps down the mean of the gradients, whatever the graph."""
+    task, eta, alpha = ridge(alpha=0.5), 0.05, 0.5
+
+    def copies(iterations: int) -> np.ndarray:
+        found = run(extra, task, config(extra, task, 1, graph, variant=variant, iterations=iterations, lr=eta))
+        return np.stack([party.state.v for party in found.engine.order])
+
+    for t in range(1, 7):
+        v = copies(t)
+        sums = [x @ (x.T @ own) / alpha for x, own in zip(task.features, v, strict=True)]
+        gradient = np.mean(sums, axis=0) + (v.mean(0) - task.labels) / len(v)
+        np.testing.assert_allclose(copies(t + 1).mean(0), v.mean(0) - eta * gradient, rtol=0, atol=1e-12)
 
 
 def test_its_step_is_within_the_bound_of_the_graph() -> None:
@@ -91,6 +109,11 @@ def test_all_find_the_same_step_size() -> None:
     assert len(rates) == 1 and rates.pop() == pytest.approx(1 / largest, rel=1e-9)
 
 
-def test_what_is_no_ridge_regression_is_refused() -> None:
+def test_what_it_cannot_minimise_or_join_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="extra minimises a quadratic"):
         extra.parties(sparse(), config(extra, sparse()))
+    task = ridge(parties=4)
+    (tmp_path / "edges.csv").write_text("client_0 client_1\nclient_2 client_3\n")
+    apart = topology_config("edge_list", edges=str(tmp_path / "edges.csv"))
+    with pytest.raises(ConfigError, match="no path joins client_0 and client_2"):
+        extra.parties(task, config(extra, task, graph=apart))
