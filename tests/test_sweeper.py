@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
 
 from vflbench import cli, config
+from vflbench.federation.simulated.engine import SimulatedEngine
 from vflbench.types import ConfigError
 
 HERE = Path(__file__).resolve().parent / "sweeper"
@@ -112,3 +114,18 @@ def test_a_sweep_without_a_sweeper_says_which_job_was_best(
     out = capsys.readouterr().out
     gaps = [json.loads((tmp_path / "s" / str(n) / "summary.json").read_text())["metric"]["final"] for n in (0, 1)]
     assert gaps[1] < gaps[0] and f"objective metric: best {gaps[1]:.6g}, of job 1" in out
+
+
+def test_a_sweep_in_one_process_forgets_the_runs_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parties and data are in cycles: each run left 140 MB of 60,000 rows behind, until nothing was left."""
+    made: list[weakref.ref[SimulatedEngine]] = []
+    begin = SimulatedEngine.__init__
+
+    def recorded(engine: SimulatedEngine, *arguments: object, **keys: object) -> None:
+        made.append(weakref.ref(engine))
+        begin(engine, *arguments, **keys)  # type: ignore[arg-type]
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(SimulatedEngine, "__init__", recorded)
+    assert cli.command(["-m", *TASK, "epochs=1", "seed=0,1,2", "floor=none", "plot=none"]) == 0
+    assert len(made) == 3 and made[0]() is None and made[1]() is None

@@ -204,6 +204,10 @@ def _run(
 
         hooks["draw"] = draw_run
     gc.enable()  # see `vflbench.cli`
+    if gc.get_freeze_count():
+        gc.collect()  # an earlier run of this process: its parties and data, in cycles that a collector seldom sees
+    else:
+        gc.freeze()  # modules: nobody looks at them again
     info = registry.algorithms()[run_config.algorithm.name]
     choices = {
         str(group): str(option) for group, option in HydraConfig.get().runtime.choices.items() if option is not None

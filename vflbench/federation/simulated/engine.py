@@ -8,7 +8,6 @@ can run: then all that follows has a later time.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -75,11 +74,9 @@ class SimulatedEngine(Engine):
         FederationError
             There is a deadlock; the error names who waits for what.
         """
-        gc.freeze()  # what exists now lives as long as the run: garbage collection need not look at it
         try:
             self._loop()
         finally:
-            gc.unfreeze()
             self.runtime.close()
 
     def _loop(self) -> None:
