@@ -165,7 +165,7 @@ def test_a_search_without_finals_answers_by_its_trials(tmp_path: Path) -> None:
 
 def test_what_the_budget_left_out_is_said_beside_the_answer(tmp_path: Path) -> None:
     made = record([method(tmp_path, "vfl", FEW)], budget_seconds=5.0)
-    made.notes = ["svfl has no search space", "the budget ended before every method was tried once: svfl was not"]
+    made.notes = ["svfl has no key to search", "the budget ended before every method was tried once: svfl was not"]
     found = answer.answer(tmp_path, made)
     told = "The budget ended before every method was tried once: svfl was not."
     assert said(found, tmp_path)[0] == told and said(found, tmp_path)[1].startswith("Use VFL")

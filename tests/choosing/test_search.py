@@ -401,12 +401,13 @@ def test_tuned_values_are_written_with_how_they_were_found_and_never_over_others
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["tune", *(word for word in TASK if not word.startswith(("algorithm", "target"))), "algorithm=gd_join"]
-    words += ["trials=2", "seeds=2", "--out", str(tmp_path / "mine")]
+    words += ["trials=2", "seeds=2", "algorithm.weight_decay=0.5", "--out", str(tmp_path / "mine")]
     assert cli.command(words) == 0
     file = tmp_path / "mine" / "tuned" / "gd_join" / "star_schema.yaml"
     text = file.read_text()
     assert text.startswith("# @package _global_\n")
     assert "# 2 trials, seed 0; 2 of them also with 1; none was pruned; test rows were not read." in text
+    assert "  weight_decay: 0.5\n" in text  # typed
     capsys.readouterr()
     assert cli.command(words) == 1
     assert "already exists: replace it with overwrite=true" in capsys.readouterr().err and file.read_text() == text

@@ -10,7 +10,7 @@ import pytest
 
 from vflbench import config, registry
 from vflbench.choosing import spaces
-from vflbench.types import ConfigError, RunConfig
+from vflbench.types import ConfigError, RunConfig, VflbenchError
 
 ALGORITHMS = sorted(name for name, entry in registry.algorithm_entries().items() if not entry.plugin)
 CONVEX = ("dcpa", "stcd")
@@ -118,3 +118,18 @@ def test_a_range_that_is_none_is_refused_by_name(given: str, tmp_path: Path) -> 
     (tmp_path / "search" / "mine.yaml").write_text(f"algorithm.lr: {given}\n")
     with pytest.raises(ConfigError, match=r"mine.yaml algorithm.lr="):
         spaces.read("mine", str(tmp_path))
+
+
+def test_numbers_are_read_as_in_hydras_files(tmp_path: Path) -> None:
+    """PyYAML alone reads 3e-05 as a text."""
+    (tmp_path / "search").mkdir()
+    file = tmp_path / "search" / "mine.yaml"
+    file.write_text("algorithm.lr: {low: 3e-05, high: 1e-3, log: true}\ncodec: [none, fp16]\n")
+    assert spaces.read("mine", str(tmp_path)) == {
+        "algorithm.lr": {"low": 3e-05, "high": 1e-3, "log": True},
+        "codec": ["none", "fp16"],
+    }
+    for text in ("3", "- a", "a: ["):
+        file.write_text(text)
+        with pytest.raises(VflbenchError, match=r"mine\.yaml"):
+            spaces.read("mine", str(tmp_path))

@@ -21,6 +21,7 @@ SEEDS = 3  # of the finals
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 #: groups and keys that a run has, and that are the question's: the same for every method
 GROUPS = ("dataset", "network", "topology", "privacy", "accounting", "compute", "engine")
+METHODS = ("algorithm", "model", "codec")  # belong to a method
 KEYS = ("data_root", "device", "predictions", "rounds", "epochs", "eval_every", "scale", "checkpoint_every")
 DIVISION = tuple(f"algorithm.{key}" for key in DIVISORS)
 RESOURCE = "launcher."  # begins a key that the launcher is told: launcher.partition=gpu
@@ -81,6 +82,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     """
     own = ["trials", "jobs", "cost", "seed", "algorithm", "target", "budget", "resume", "overwrite", "launcher"]
     own += ["demand", "out"] if verb == "choose" else ["prune", "seeds"]
+    groups = GROUPS if verb == "choose" else (*GROUPS, *METHODS)
     problems: list[Problem] = []
     given: dict[str, str] = {}
     kept: list[str] = []
@@ -93,7 +95,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
             if key in given:
                 problems.append(Problem(key, value, "is given twice"))
             given[key] = value
-        elif equals and (key.split(".")[0] in GROUPS or key in KEYS or key in DIVISION):
+        elif equals and (key.split(".")[0] in groups or key in KEYS or key in DIVISION):
             if any(other.partition("=")[0] == key for other in kept):
                 problems.append(Problem(key, value, "is given twice"))
             kept.append(word)
@@ -141,8 +143,8 @@ def _unknown(key: str, value: str, equals: str, own: list[str], verb: str) -> Pr
         return Problem(key, value, f"of sweeps; here: launcher={value} jobs=2", "launcher")
     if verb == "choose" and key in ("seeds", "prune"):
         return Problem(key, value, "is a word of `vflbench tune`; choose ends with three fresh seeds of each method")
-    if key.split(".")[0] in ("algorithm", "model", "codec"):
-        return Problem(key, value, f"belongs to a method: {verb} searches for it (conf/search)")
+    if key.split(".")[0] in METHODS:
+        return Problem(key, value, "belongs to a method: choose searches for it (conf/search)")
     return Problem(key, value, f"unknown key; `vflbench {verb}` accepts: {', '.join(known)}", closest(key, known))
 
 

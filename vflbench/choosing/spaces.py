@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from omegaconf import OmegaConf
 
 from vflbench import config, registry
 from vflbench.choosing.command import written
@@ -42,8 +43,8 @@ def read(algorithm: str, config_dir: str | None = None) -> Space:
         path = folder / FOLDER / f"{algorithm}.yaml"
         if path.is_file():
             try:
-                values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-            except (yaml.YAMLError, UnicodeDecodeError) as error:
+                values: Any = OmegaConf.to_container(OmegaConf.load(path))  # 3e-05 is a number, as in Hydra's files
+            except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
                 raise VflbenchError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
             if not isinstance(values, dict):
                 raise VflbenchError(f"{path} must have keys with their ranges")
@@ -64,10 +65,11 @@ def _problems(key: str, given: Any) -> list[Problem]:
 
 
 def of(algorithm: str, run: RunConfig, question: Question) -> Space:
-    """The part of a method's space that its configuration has, without choices that do not go with the question."""
+    """The part of a method's space that its configuration has, without what the question fixes or does not allow."""
+    fixed = {word.partition("=")[0] for word in question.words}
     found: Space = {}
     for key, given in read(algorithm, question.config_dir).items():
-        if not has(run, key):
+        if key in fixed or not has(run, key):
             continue
         if isinstance(given, list):
             given = [value for value in given if _goes(_with(run, key, value), question)]

@@ -134,7 +134,7 @@ def _scores(record: Record, method: Method, trial: Trial) -> list[str]:
 
 
 def text(record: Record, method: Method, best: Trial) -> str:
-    """The tuned values as an option file, with space, trials, seed, date and scores in its comments."""
+    """The best values, and those that were typed, as an option file; its comments have space, trials, seed and date."""
     asked = record.question
     objective = "best validation " + str(asked["metric"])
     if asked["target"] is not None:
@@ -154,10 +154,17 @@ def text(record: Record, method: Method, best: Trial) -> str:
         "# Trials:",
         *(f"#   {line}" for line in align([*_table(record, method)]).splitlines()),
     ]
+    fixed = {key: yaml.safe_load(value) for key, _, value in (word.partition("=") for word in words)}
+    values = {
+        key: value
+        for key, value in fixed.items()
+        if key.split(".")[0] in question.METHODS and key not in question.DIVISION
+    }
+    values |= best.values
     tree: dict[str, Any] = {}
-    if options := {key: value for key, value in best.values.items() if "." not in key}:
+    if options := {key: value for key, value in values.items() if "." not in key}:
         tree["defaults"] = [{f"override /{key}@_global_.{key}": value} for key, value in options.items()]
-    for key, value in best.values.items():
+    for key, value in values.items():
         group, _, leaf = key.partition(".")
         if leaf:
             tree.setdefault(group, {})[leaf] = value
