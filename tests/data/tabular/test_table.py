@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vflbench.config import convert
-from vflbench.data.tabular import synthetic, table
+from vflbench.data.tabular import blog, synthetic, table
 from vflbench.data.tabular.table import ClassKeys, Keys, Layout, RegressionKeys, Table, divide, read_text
 from vflbench.types import ConfigError, DataError, DataSource, Metric
 
@@ -50,6 +50,32 @@ def test_what_is_fitted_is_fitted_on_training_rows():
     np.testing.assert_array_equal(train[:, 1:3], np.eye(2)[given.values[splits["train"], 1].astype(int)])
     assert test[1, 1:3].tolist() == [0, 0]
     assert not train[:, 3].any()
+
+
+def test_scaled_numbers_are_cut_at_the_largest_and_a_missing_one_stays_the_mean():
+    given = small()
+    given.values[3, 0], given.values[7, 0] = 1e6, np.nan
+    splits = {"train": np.arange(3), "test": np.array([3, 7])}
+    whole, cut = (table.encode(given, slice(0, 4), splits, "standard", np.float32, largest=b) for b in (np.inf, 0.5))
+    numbers, rest = [0, whole["train"].shape[1] - 1], slice(1, -1)
+    for split in splits:
+        np.testing.assert_array_equal(cut[split][:, numbers], whole[split][:, numbers].clip(-0.5, 0.5))
+        np.testing.assert_array_equal(cut[split][:, rest], whole[split][:, rest])  # categories are 0 or 1
+    assert cut["test"][0, 0] == 0.5 < whole["test"][0, 0] and cut["test"][1, 0] == 0
+
+
+@pytest.mark.parametrize("layout", ["aligned", "sharded", "relational"])
+def test_every_layout_is_cut(layout):
+    """As one table, in blocks of columns, or as shards of rows."""
+    given, how = small(200), {"layout": layout, "parties": 2, "seed": 0}
+    given.values[:, 0] = np.arange(200) == 5  # 14 deviations from its mean, or nowhere in training
+    largest = []
+    for clip in (None, 2.0):
+        task = divide(blog.Config(clip=clip, test=0.1), given, SOURCE, METRIC, **how)
+        held = {"aligned": "features", "sharded": "shards", "relational": "clients"}[layout]
+        parts = [part if layout == "aligned" else part.features for part in getattr(task, held)]
+        largest.append(max(float(np.abs(part).max()) for part in parts))
+    assert largest[0] > 10 and largest[1] == 2.0
 
 
 def test_range_scaling_keeps_zeros():

@@ -14,7 +14,7 @@ from vflbench.data.tabular import table
 from vflbench.data.tabular.sets import Edition, Files, Form, TabularSet
 from vflbench.data.tabular.table import Layout, Table
 from vflbench.seeding import stream
-from vflbench.types import DatasetInfo, Metric
+from vflbench.types import DatasetInfo, Metric, Positive
 
 DATASETS = (
     DatasetInfo(
@@ -43,6 +43,12 @@ class Config(table.RegressionKeys):
     """Keys of the data set."""
 
     name: str = "blog"
+    clip: Positive | None = 10.0  #: largest size of a scaled number, in standard deviations; null: any
+
+    @property
+    def largest(self) -> float:
+        """The key `clip`."""
+        return self.clip or np.inf
 
 
 def twin(samples: int = SAMPLES) -> Table:

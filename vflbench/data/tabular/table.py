@@ -56,6 +56,11 @@ class Keys(partition.Sharding):
         return False
 
     @property
+    def largest(self) -> float:
+        """Scaled numbers beyond it, up or down, become it."""
+        return np.inf
+
+    @property
     def weight(self) -> float:
         """Weight of the regularisation in the convex `problem`."""
         raise NotImplementedError
@@ -243,7 +248,7 @@ def divide(
             config.name, whole, drawn, source, metric, layout=layout, parts=parties, standardized=True
         )
     if layout == "sharded":
-        encoded = encode(table, slice(None), splits, scaling, np.float32)
+        encoded = encode(table, slice(None), splits, scaling, np.float32, largest=config.largest)
         kind = np.int64 if table.classes else np.float32
         shards = {split: Shard(encoded[split].reshape(len(y), *shape), y.astype(kind)) for split, y in labels.items()}
         how = {"classes": table.classes, "workers": parties, "seed": seed}
@@ -276,7 +281,7 @@ def _blocks(
         config.columns, parties, table.values.shape[1], config.order, seed
     )
     return [
-        encode(table, own, splits, scaling, dtype, table.own[party] if table.own else None)
+        encode(table, own, splits, scaling, dtype, table.own[party] if table.own else None, config.largest)
         for party, own in enumerate(owned)
     ]
 
@@ -295,8 +300,9 @@ def encode(
     scaling: str,
     dtype: type,
     more: np.ndarray | None = None,
+    largest: float = np.inf,
 ) -> dict[str, np.ndarray]:
-    """The columns `own` as features: numbers scaled, categories one-hot, in the order of the columns.
+    """The columns `own` as features: numbers scaled and clipped, categories one-hot, in the order of the columns.
 
     Means, scales and levels are fitted on the split `train`, and on the rows `more`, (m, w), if any. A level that does
     not occur there gets no column. A missing number becomes 0, which is the mean if scaling is standard.
@@ -322,6 +328,8 @@ def encode(
             np.divide(values - shift.astype(values.dtype), scale, out=out, casting="same_kind")
         else:
             out[:, ends[numeric] - 1] = (values[:, numeric] - shift) / scale
+        if largest < np.inf:
+            np.clip(out, -largest, largest, out=out)
         if len(out) and np.isnan(out.min()):
             np.nan_to_num(out, copy=False, nan=0.0)
         for i, seen in enumerate(levels):
