@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from vflbench import cli
 from vflbench.choosing import best, halving, shown
@@ -406,8 +407,15 @@ def test_tuned_values_are_written_with_how_they_were_found_and_never_over_others
     file = tmp_path / "mine" / "tuned" / "gd_join" / "star_schema.yaml"
     text = file.read_text()
     assert text.startswith("# @package _global_\n")
-    assert "# 2 trials, seed 0; 2 of them also with 1; none was pruned; test rows were not read." in text
-    assert "  weight_decay: 0.5\n" in text  # typed
+    assert "# 2 trials, seed 0; 2 of them also with 1, which decide; none was pruned; test rows were not read." in text
+    assert "  weight_decay: 0.5\n" in text and "\n# Use these values with codec=" in text and "defaults" not in text
+    assert (
+        cli.command(
+            ["--config-dir", str(tmp_path / "mine"), *words[1 : words.index("trials=2")], "plot=none", "floor=none"]
+        )
+        == 0
+    )
+    assert yaml.safe_load(next((tmp_path / "outputs").rglob("*/.hydra/config.yaml")).read_text())["algorithm"]["lr"]
     capsys.readouterr()
     assert cli.command(words) == 1
     assert "already exists: replace it with overwrite=true" in capsys.readouterr().err and file.read_text() == text

@@ -129,7 +129,7 @@ def test_numbers_are_read_as_in_hydras_files(tmp_path: Path) -> None:
         "algorithm.lr": {"low": 3e-05, "high": 1e-3, "log": True},
         "codec": ["none", "fp16"],
     }
-    for text in ("3", "- a", "a: ["):
+    for text in ("3", "- a", "a: [", "a: ${b", "~: [1, 2]", "a: !!set {x}", "true: [1, 2]"):
         file.write_text(text)
         with pytest.raises(VflbenchError, match=r"mine\.yaml"):
             spaces.read("mine", str(tmp_path))

@@ -21,8 +21,8 @@ SEEDS = 3  # of the finals
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 #: groups and keys that a run has, and that are the question's: the same for every method
 GROUPS = ("dataset", "network", "topology", "privacy", "accounting", "compute", "engine")
-METHODS = ("algorithm", "model", "codec")  # belong to a method
 KEYS = ("data_root", "device", "predictions", "rounds", "epochs", "eval_every", "scale", "checkpoint_every")
+METHODS = ("algorithm", "model", "codec")  #: groups of a method: tune keeps what is typed, choose searches
 DIVISION = tuple(f"algorithm.{key}" for key in DIVISORS)
 RESOURCE = "launcher."  # begins a key that the launcher is told: launcher.partition=gpu
 SHIPPED = "tuned@_global_=none"  # no values that somebody has searched for
@@ -136,7 +136,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
 
 
 def _unknown(key: str, value: str, equals: str, own: list[str], verb: str) -> Problem:
-    known = [*own, *GROUPS, *KEYS, *DIVISION]
+    known = [*own, *GROUPS, *KEYS, *(DIVISION if verb == "choose" else METHODS[1:])]
     if not equals:
         return Problem(key, "", "needs a value, as in key=value", closest(key, known))
     if key == "hydra/launcher":

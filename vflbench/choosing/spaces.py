@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from vflbench import config, registry
 from vflbench.choosing.command import written
@@ -31,7 +32,7 @@ Space = dict[str, Any]
 
 
 def read(algorithm: str, config_dir: str | None = None) -> Space:
-    """The space of a method; empty where it has none: then its defaults alone are tried.
+    """The space of a method; empty where it has none: then its defaults alone, or what is typed, are tried.
 
     Raises
     ------
@@ -44,9 +45,9 @@ def read(algorithm: str, config_dir: str | None = None) -> Space:
         if path.is_file():
             try:
                 values: Any = OmegaConf.to_container(OmegaConf.load(path))  # 3e-05 is a number, as in Hydra's files
-            except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+            except (yaml.YAMLError, UnicodeDecodeError, OSError, OmegaConfBaseException) as error:
                 raise VflbenchError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
-            if not isinstance(values, dict):
+            if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
                 raise VflbenchError(f"{path} must have keys with their ranges")
             refuse([problem for key, range_ in values.items() for problem in _problems(f"{path.name} {key}", range_)])
             return values

@@ -7,13 +7,14 @@ import time
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
+from omegaconf import OmegaConf
 
 from vflbench import registry
 from vflbench.choosing import best as choice
 from vflbench.choosing import question
+from vflbench.choosing.command import written
 from vflbench.choosing.halving import PRUNED
 from vflbench.choosing.record import Method, Record, Trial
 from vflbench.cli.choose import search
@@ -26,7 +27,8 @@ PLACE = RUNS / "tune"
 USAGE = (
     "vflbench tune algorithm=A dataset=D [trials=N] [budget=30m] [target=T] [cost=bytes|seconds|weighted] [jobs=N] "
     "[seed=0] [seeds=1] [prune=false] [overwrite=true] [resume=true] [privacy=...] [topology=...] "
-    "[dataset.KEY=VALUE ...] [network.KEY=VALUE ...] [--out DIR] [--config-dir DIR]"
+    "[dataset.KEY=VALUE ...] [network.KEY=VALUE ...] [algorithm.KEY=VALUE ...] [model.KEY=VALUE ...] [codec=...] "
+    "[--out DIR] [--config-dir DIR]"
 )
 
 
@@ -46,9 +48,10 @@ def command(args: list[str]) -> int:
     say(align([*_table(record, record.methods[0])]))
     for note in [*record.notes, *_edges(record.methods[0])]:
         say(f"note: {note}")
-    keep(folder, record, file, asked.overwrite)
+    best = keep(folder, record, file, asked.overwrite)
     say(f"runs: {shown(folder)}")
-    say(f"tuned values: {shown(file)}")
+    beside = _beside(record.methods[0], best)
+    say(f"tuned values: {shown(file)}" + (f"; use them with {' '.join(beside)}" if beside else ""))
     return 0
 
 
@@ -141,32 +144,35 @@ def text(record: Record, method: Method, best: Trial) -> str:
         objective = f"least {asked['cost']} to {asked['metric']} {asked['target']} on validation rows"
     whole = "" if any(run.status == PRUNED for run in [*method.trials, *method.repeats]) else "none was pruned; "
     repeated = sum(len(choice.runs_of(record, method, trial)) > 1 for trial in method.trials)
-    more = f"; {repeated} of them also with {', '.join(map(str, record.repeats))}" if repeated else ""
+    more = f"; {repeated} of them also with {', '.join(map(str, record.repeats))}, which decide" if repeated else ""
     words = [word for word in method.words if not word.startswith(("algorithm=", "dataset=", "tuned@"))]
+    beside = _beside(method, best)
     lines = [
         "# @package _global_",
         f"# Chosen by `vflbench tune` on {time.strftime('%Y-%m-%d')}: {objective}.",
         f"# {record.trials_each} trials, seed {asked['seed']}{more}; {whole}test rows were not read.",
         *([f"# With {' '.join(words)}."] if words else []),
+        *([f"# Use these values with {' '.join(beside)}."] if beside else []),
         *(f"# {note}." for note in _edges(method)),
         "# Space:",
         *(f"#   {key}: {given}" for key, given in method.space.items()),
         "# Trials:",
         *(f"#   {line}" for line in align([*_table(record, method)]).splitlines()),
     ]
-    fixed = {key: yaml.safe_load(value) for key, _, value in (word.partition("=") for word in words)}
-    values = {
-        key: value
-        for key, value in fixed.items()
-        if key.split(".")[0] in question.METHODS and key not in question.DIVISION
-    }
-    values |= best.values
-    tree: dict[str, Any] = {}
-    if options := {key: value for key, value in values.items() if "." not in key}:
-        tree["defaults"] = [{f"override /{key}@_global_.{key}": value} for key, value in options.items()]
-    for key, value in values.items():
-        group, _, leaf = key.partition(".")
-        if leaf:
-            tree.setdefault(group, {})[leaf] = value
-    body = yaml.safe_dump(tree, sort_keys=False) if tree else "{}\n"
-    return "\n".join(lines) + "\n" + body
+    kept = [word for word in _settings(method, best) if word not in beside]
+    tree = OmegaConf.to_container(OmegaConf.from_dotlist(kept))
+    return "\n".join(lines) + "\n" + yaml.safe_dump(tree, sort_keys=False)
+
+
+def _settings(method: Method, best: Trial) -> list[str]:
+    """The words of the method that were typed, but the number of its parties, and those of the best values."""
+    typed = [word for word in method.words if word.partition("=")[0].split(".")[0] in question.METHODS]
+    typed = [word for word in typed if not word.startswith(("algorithm=", *question.DIVISION))]
+    return [*typed, *(f"{key}={written(value)}" for key, value in best.values.items())]
+
+
+def _beside(method: Method, best: Trial) -> list[str]:
+    """Settings that choose an option, which Hydra allows no tuned values to do, and keys of such an option."""
+    keys = {word: word.partition("=")[0] for word in _settings(method, best)}
+    options = {key for key in keys.values() if "." not in key}
+    return [word for word, key in keys.items() if key.split(".")[0] in options]
