@@ -39,16 +39,11 @@ SAMPLES = 60021
 
 
 @dataclass
-class Config(table.RegressionKeys):
+class Config(table.Clipped, table.RegressionKeys):
     """Keys of the data set."""
 
     name: str = "blog"
-    clip: Positive | None = 10.0  #: largest size of a scaled number, in standard deviations; null: any
-
-    @property
-    def largest(self) -> float:
-        """The key `clip`."""
-        return self.clip or np.inf
+    clip: Positive | None = 10.0
 
 
 def twin(samples: int = SAMPLES) -> Table:

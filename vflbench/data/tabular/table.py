@@ -85,6 +85,18 @@ class RegressionKeys(Keys):
 
 
 @dataclass
+class Clipped(Keys):
+    """A table whose numbers may be far off."""
+
+    clip: Positive | None = None  #: largest size of a scaled number, in standard deviations; null: any
+
+    @property
+    def largest(self) -> float:
+        """The key `clip`."""
+        return self.clip or np.inf
+
+
+@dataclass
 class ClassKeys(Keys):
     """A classification, which can be a sparse logistic regression."""
 

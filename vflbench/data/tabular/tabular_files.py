@@ -33,7 +33,7 @@ from vflbench.data.tabular import alignment, inspection, table
 from vflbench.data.tabular.table import Table
 from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
 from vflbench.data.tasks.base import replace_at
-from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Positive, Problem, closest, refuse
+from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem, closest, refuse
 
 DATASETS = (
     DatasetInfo(
@@ -51,7 +51,7 @@ FEWEST = 10  # samples that can be divided into training, validation and test
 
 
 @dataclass
-class Config(table.Keys):
+class Config(table.Clipped):
     """Keys of the data set."""
 
     name: str = "tabular_files"
@@ -64,17 +64,11 @@ class Config(table.Keys):
     id: str | None = None  # the column that identifies a sample, in every file; never a feature
     alignment: Literal["given", "psi", "hashed"] = "given"
     leave_out: list[str] = field(default_factory=list)  # columns that are no features
-    clip: Positive | None = None  # largest size of a scaled number, in standard deviations; null: any
     # columns of numbers that are codes: one 0/1 feature for each code, as for texts
     categories: list[str] = field(default_factory=list)
     # rows of a party that not all have: fit: they count for the means and scales of its own columns; train: and those
     # with labels are training rows of `alone`, and of methods that can do without the others' columns
     own_rows: Literal["ignore", "fit", "train"] = "ignore"
-
-    @property
-    def largest(self) -> float:
-        """The key `clip`."""
-        return self.clip or np.inf
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
