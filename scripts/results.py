@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 import functools
 import math
 import re
@@ -33,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from vflbench import registry
 from vflbench.papers import definition, measured
-from vflbench.papers.claims import Verdict, judge, select
+from vflbench.papers.claims import Claim, Verdict, judge, select
 from vflbench.plots import demands
 from vflbench.plots.style import PALETTE, QUIET, RC, look
 from vflbench.results import reader
@@ -153,9 +154,21 @@ class Pages:
             parts = judged.why.split("; ")
             why = "; ".join(parts if len(parts) < 4 else [parts[0], "...", parts[-1]]).replace("_", " ")
             why += f" ({unit})" if any(map(str.isdigit, why)) and claim.check != "untestable" else ""
+            why += self.over_band(claim, figure) if claim.band else ""
             cells = (about.source, claim.claim, str(claim.paper), judged.verdict, why)
             found.append("| " + " | ".join(text.replace("|", "/") for text in cells) + " |")
         return "\n".join(found)
+
+    def over_band(self, claim: Claim, figure: str) -> str:
+        """With how many settings of the constants that are ours a claim holds."""
+        constants = [key for key in figure_file(claim.band).keys if key not in figure_file(figure).keys]
+        settings: dict[tuple[Any, ...], list[Row]] = {}
+        for row in self.read(claim.band):
+            settings.setdefault(tuple(row[key] for key in constants), []).append(row)
+        plain = dataclasses.replace(claim, model="")
+        verdicts = [judge(plain, lines, [], "", {}).verdict for lines in settings.values()]
+        check("not testable" not in verdicts, f"{claim.band} has all runs of {claim.claim!r}")
+        return f"; it holds for {verdicts.count('holds')} of {len(verdicts)} settings of our own constants"
 
 
 def full(where: str, key: str, columns: Iterable[str]) -> str:

@@ -24,6 +24,9 @@ Checks compare means over seeds, for each combination of the keys `each`; `where
 A claim with `model` is checked too, but its verdict is "follows from the model": `model` says which constants or rules
 of the simulation, chosen by us, leave it no other outcome.
 
+A claim with `band` names the figure that has the same runs over a band of constants that are ours. The page of results
+tells for how many of them it holds (scripts/results.py).
+
 A column that says when a target was reached is infinite where not all seeds reached it. Of two infinite values none is
 smaller. A claim is not testable where its runs are missing, unless those that are there contradict it.
 
@@ -68,6 +71,7 @@ class Claim:
     made_up: bool = False
     why: str = ""
     model: str = ""  # which part of the simulation leaves no other outcome
+    band: str = ""  # the figure that has this one's runs over a band of constants that are ours
 
     def problems(self, keys: Sequence[str], columns: Iterable[str]) -> list[Problem]:
         """What is wrong with the claim, for a figure's keys and the table's columns."""
