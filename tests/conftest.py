@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import gc
@@ -114,6 +115,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     # Half a million objects of modules and tests, which live to the end: no collection looks at them again.
     gc.freeze()
+    atexit.register(gc.unfreeze)  # DuckDB's bindings tell what is not collected at the end
 
 
 _full = 2**31  # bytes of memory at which garbage is looked for

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import traceback
@@ -208,6 +209,7 @@ def _run(
         gc.collect()  # an earlier run of this process: its parties and data, in cycles that a collector seldom sees
     else:
         gc.freeze()  # modules: nobody looks at them again
+        atexit.register(gc.unfreeze)  # bindings such as DuckDB's tell what is not collected at the end
     info = registry.algorithms()[run_config.algorithm.name]
     choices = {
         str(group): str(option) for group, option in HydraConfig.get().runtime.choices.items() if option is not None
