@@ -127,5 +127,7 @@ def test_a_sweep_in_one_process_forgets_the_runs_before(tmp_path: Path, monkeypa
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(SimulatedEngine, "__init__", recorded)
+    monkeypatch.setattr("vflbench.cli.job._due", 0.0)
+    monkeypatch.setattr("vflbench.cli.job.SHARE", 1e9)  # after each of them, however short
     assert cli.command(["-m", *TASK, "epochs=1", "seed=0,1,2", "floor=none", "plot=none"]) == 0
     assert len(made) == 3 and made[0]() is None and made[1]() is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ from vflbench.types import ConfigError, RunConfig, VflbenchError
 
 if TYPE_CHECKING:
     from vflbench.runner.evaluate import Halt
+
+SHARE = 0.05  # of the time may go into looking for garbage
+_due = 0.0  # when to look for it again, monotonic s
 
 
 @dataclass
@@ -194,6 +198,21 @@ def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: 
     return _failed(folder, error, label)
 
 
+def _forget_runs() -> None:
+    """Collect the parties and data of earlier runs of this process: they are in cycles, which Python seldom looks for.
+
+    It takes a tenth of a second, so after short runs it is not done each time.
+    """
+    global _due
+    if not gc.get_freeze_count():
+        gc.freeze()  # modules: nobody looks at them again
+        atexit.register(gc.unfreeze)  # bindings such as DuckDB's tell what is not collected at the end
+    elif (begun := time.monotonic()) >= _due:
+        gc.collect()
+        ended = time.monotonic()
+        _due = ended + (ended - begun) / SHARE
+
+
 def _run(
     run_config: RunConfig, folder: Path, command: str, quiet: bool, hooks: dict[str, Any], cfg: DictConfig
 ) -> dict[str, Any]:
@@ -205,11 +224,7 @@ def _run(
 
         hooks["draw"] = draw_run
     gc.enable()  # see `vflbench.cli`
-    if gc.get_freeze_count():
-        gc.collect()  # an earlier run of this process: its parties and data, in cycles that a collector seldom sees
-    else:
-        gc.freeze()  # modules: nobody looks at them again
-        atexit.register(gc.unfreeze)  # bindings such as DuckDB's tell what is not collected at the end
+    _forget_runs()
     info = registry.algorithms()[run_config.algorithm.name]
     choices = {
         str(group): str(option) for group, option in HydraConfig.get().runtime.choices.items() if option is not None
