@@ -160,7 +160,7 @@ class Pages:
         return "\n".join(found)
 
     def over_band(self, claim: Claim, figure: str) -> str:
-        """With how many settings of the constants that are ours a claim holds."""
+        """For how many settings of the constants that are ours a claim holds."""
         constants = [key for key in figure_file(claim.band).keys if key not in figure_file(figure).keys]
         settings: dict[tuple[Any, ...], list[Row]] = {}
         for row in self.read(claim.band):

@@ -219,6 +219,6 @@ def test_reprice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_leaves_nothing_that_bindings_complain_of_at_the_end(tmp_path: Path) -> None:
     """What is frozen for speed is thawed: DuckDB's bindings print what the last collection does not find."""
     words = ["algorithm=vfl_sgd", "dataset=bank", "dataset.source=synthetic", "dataset.samples=600", "epochs=1"]
-    code = f"import duckdb, vflbench; print(vflbench.run({[*words, 'floor=none', 'plot=none']}))"
+    code = f"import duckdb; from vflbench import cli; cli.command({[*words, 'floor=none', 'plot=none']})"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0 and "Run of vfl_sgd" in done.stdout and "leaked" not in done.stderr, done.stderr
+    assert done.returncode == 0 and "run folder: " in done.stdout and "leaked" not in done.stderr, done.stderr

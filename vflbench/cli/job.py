@@ -201,11 +201,12 @@ def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: 
 def _forget_runs() -> None:
     """Collect the parties and data of earlier runs of this process: they are in cycles, which Python seldom looks for.
 
-    It takes a tenth of a second, so after short runs it is not done each time.
+    It takes some tenths of a second, so after short runs it is not done each time. A command (see `vflbench.cli`) has
+    only modules by its first run, which nobody need look at again. A user's own process has the user's objects, too.
     """
     global _due
-    if not gc.get_freeze_count():
-        gc.freeze()  # modules: nobody looks at them again
+    if not gc.isenabled() and not gc.get_freeze_count():
+        gc.freeze()
         atexit.register(gc.unfreeze)  # bindings such as DuckDB's tell what is not collected at the end
     elif (begun := time.monotonic()) >= _due:
         gc.collect()
@@ -223,8 +224,8 @@ def _run(
         from vflbench.plots.curves import draw_run
 
         hooks["draw"] = draw_run
-    gc.enable()  # see `vflbench.cli`
     _forget_runs()
+    gc.enable()  # see `vflbench.cli`
     info = registry.algorithms()[run_config.algorithm.name]
     choices = {
         str(group): str(option) for group, option in HydraConfig.get().runtime.choices.items() if option is not None
