@@ -204,13 +204,14 @@ def test_easier_targets_have_columns_of_their_own(make_run):
 def test_floor_ceiling_and_what_predictions_take(make_run):
     """They are the summary's; a run that does not know them has none."""
     levels = {"alone": {"value": 0.5, "validation": 0.4}, "centralised": {"value": 0.9, "validation": 0.8}}
+    levels["others"] = {"value": 0.75}
     shipped = {"bytes": 2_000_000, "seconds": 1.0, "form": "bytes", "stored": 2_000_000, "largest": 2_000_000}
     phase = {"bytes": 3_000_000, "messages": 1, "cost": 3e6, "seconds": 1.0}
     phases = dict.fromkeys(("align", "setup", "train"), phase) | {"predict": phase | {"rows": 50}}
     extra = {**levels, "ship_it": shipped, "times_ship_it": 15.0, "phases": phases}
     known = measured.numbers(make_run("known", extra=extra), {"accuracy": "alone+0.25"})
-    names = ("alone", "centralised", "ship_it_megabytes", "times_ship_it", "predict_megabytes")
-    assert [known[name] for name in names] == [0.5, 0.9, 2.0, 15.0, 3.0]
+    names = ("alone", "others", "centralised", "gain", "ship_it_megabytes", "times_ship_it", "predict_megabytes")
+    assert [known[name] for name in names] == [0.5, 0.75, 0.9, pytest.approx(0.15), 2.0, 15.0, 3.0]
     assert known["megabytes_to_target"] == 30.0  # at round 30: 0.5 is a quarter of the way from 0.4 to 0.8
     bare = measured.numbers(make_run("bare"), {"accuracy": "alone+0.25"})
     assert all(math.isnan(bare[name]) for name in (*names, "megabytes_to_target"))

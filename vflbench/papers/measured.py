@@ -39,7 +39,9 @@ COLUMNS = {
     "times_ship_it": "sent, as a multiple of the data themselves",
     "predict_megabytes": f"sent for {PER:,} predictions, MB",
     "alone": "test metric of the label owner alone (boosted trees)",
+    "others": "test metric of all columns but the label owner's, if they had labels (boosted trees)",
     "centralised": "test metric of one party with all columns (boosted trees)",
+    "gain": "what all columns bring over the better of the two (boosted trees)",
     "messages": "messages",
     "vectors": "vectors sent",
     "cost": "weighted cost, MB: bytes, client-server ones times the network's ratio",
@@ -267,7 +269,11 @@ def numbers(
 def _beside(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Of one run: floor and ceiling of its data, and what predictions take; None for what is not known."""
     predict = (summary.get("phases") or {}).get("predict")
-    found: dict[str, Any] = {name: summary.get(name, {}).get("value") for name in ("alone", "centralised")}
+    found: dict[str, Any] = {name: summary.get(name, {}).get("value") for name in ("alone", "others", "centralised")}
+    if None not in found.values():
+        upwards = 1 if summary["metric"]["goal"] == "max" else -1
+        better = max(upwards * found["alone"], upwards * found["others"])
+        found["gain"] = upwards * found["centralised"] - better
     found["times_ship_it"] = summary.get("times_ship_it")
     for column, entry in (("ship_it_megabytes", summary.get("ship_it")), ("predict_megabytes", predict)):
         found[column] = entry["bytes"] / 1e6 if entry else None

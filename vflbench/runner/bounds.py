@@ -2,12 +2,13 @@
 
 - *Ship it*: the data themselves are sent once, of training rows. Nobody needs a protocol for that.
 - *Alone*: the labels' owner learns from its own columns.
+- *Others*: all columns but those, if one party had them and the labels.
 - *Centralised*: one party has all columns, or the join of all tables.
 - *Brings*: all columns against all but one party's.
 
 With dataset.own_rows=train, labelled rows that only the labels' owner has are training rows wherever its columns are.
 
-The observer computes them from the task. No party learns anything, and nothing is charged. The last three are by one
+The observer computes them from the task. No party learns anything, and nothing is charged. The last four are by one
 learner (models/trees.py), whose iteration validation rows choose. They are computed once for a task and a seed, and
 kept in the cache folder.
 """
@@ -69,11 +70,11 @@ def times(nbytes: int, shipped: Mapping[str, Any]) -> float | None:
     return nbytes / shipped["bytes"] if shipped["bytes"] else None
 
 
-# --- alone, centralised, brings ---------------------------------------------------------------------------------------
+# --- alone, others, centralised, brings -------------------------------------------------------------------------------
 
 
 def levels(task: Task, seed: int, how: str, kept_only: bool = False) -> dict[str, Any]:
-    """`alone`, `centralised` and `brings` of a task, for the summary.
+    """`alone`, `others`, `centralised` and `brings` of a task, for the summary; no `others` of a single party.
 
     Parameters
     ----------
@@ -146,6 +147,9 @@ def _learnt(task: Task, seed: int, how: str) -> dict[str, Any]:
 
     every = range(len(train.blocks))
     alone, whole = reached([train.owner]), reached(every)
+    found = {"alone": alone, "centralised": whole}
+    if len(train.blocks) > 1:
+        found["others"] = reached(party for party in every if party != train.owner)
     brings = {}
     if 1 < len(train.blocks) <= MOST_PARTIES:
         sign = 1 if task.metric.goal == "max" else -1
@@ -155,7 +159,7 @@ def _learnt(task: Task, seed: int, how: str) -> dict[str, Any]:
     return {
         **{
             name: {"metric": task.metric.name, "value": value, "validation": validation, "learner": named}
-            for name, (value, validation) in {"alone": alone, "centralised": whole}.items()
+            for name, (value, validation) in found.items()
         },
         "brings": brings,
     }
