@@ -49,6 +49,16 @@ def test_a_round_by_hand() -> None:
     torch.testing.assert_close(server_model(run(fedavg, data, cfg)), total, **EXACT)
 
 
+def test_a_server_step_of_nothing_changes_nothing() -> None:
+    data, keys = task(2), {"workers": 2, "fraction": 1.0, "local_epochs": 2, "lr": 0.2}
+    cfg = config(fedavg, 3, "star", server_lr=0.0, **keys)
+    start = run(fedavg, data, replace(cfg, algorithm=replace(cfg.algorithm, lr=1e-300, server_lr=1.0)))
+    after = run(fedavg, data, cfg)
+    assert torch.equal(server_model(after), server_model(start))
+    sent = [result.engine.ledger.take()[:, COLUMN["bytes"]].sum() for result in (after, start)]
+    assert sent[0] == sent[1] > 0
+
+
 def test_prox_and_momentum_by_hand() -> None:
     """Two rounds of two steps: every step also goes back to the server's model, and the server moves on as before."""
     data, keys = task(2), {"workers": 2, "fraction": 1.0, "local_epochs": 2, "batch_size": 100, "lr": 0.2}

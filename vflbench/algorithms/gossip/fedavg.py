@@ -89,7 +89,7 @@ class Config:
     batch_size: Count = 32  # B
     lr: Positive = 0.1  # eta
     weight_decay: Annotated[float, Range(at_least=0)] = 0.0001  # L2
-    server_lr: Positive = 1.0  # of the mean difference
+    server_lr: Annotated[float, Range(at_least=0)] = 1.0  # of the mean difference; 0 changes nothing
     server_momentum: Annotated[float, Range(at_least=0, below=1)] = 0.0  # beta; 0: FedAvg
     prox: Annotated[float, Range(at_least=0)] = 0.0  # mu, which holds a worker's model near the server's; 0: FedAvg
     default_rounds: Count = 20
