@@ -41,7 +41,7 @@ COLUMNS = {
     "alone": "test metric of the label owner alone (boosted trees)",
     "others": "test metric of all columns but the label owner's, if they had labels (boosted trees)",
     "centralised": "test metric of one party with all columns (boosted trees)",
-    "gain": "what all columns bring over the better of the two (boosted trees)",
+    "gain": "gain of all columns over the better of alone and others",
     "messages": "messages",
     "vectors": "vectors sent",
     "cost": "weighted cost, MB: bytes, client-server ones times the network's ratio",
