@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -394,6 +395,18 @@ def test_bounds_and_rungs_do_not_change_who_wins(tmp_path: Path, monkeypatch: py
         record = Record.read(tmp_path / name)
         best.append([(m.name, m.best, m.trials[m.best].bytes) for m in record.methods if m.best is not None])
     assert min(best[0], key=lambda one: one[2] or 0) == min(best[1], key=lambda one: one[2] or 0)
+
+
+@pytest.mark.slow
+def test_a_clip_that_was_found_is_told_and_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run without noise has no such key."""
+    monkeypatch.chdir(tmp_path)
+    words = ["tune", *(word for word in TASK if not word.startswith(("algorithm", "target"))), "algorithm=gd_join"]
+    words += ["trials=2", "privacy=dp_sgd", "codec=none", "--out", str(tmp_path / "mine")]
+    assert cli.command(words) == 0
+    text = (tmp_path / "mine" / "tuned" / "gd_join" / "star_schema.yaml").read_text()
+    assert "\n#   privacy.clip: {" in text and "privacy" not in yaml.safe_load(text)
+    assert re.search(r"\n# Use these values with codec=none privacy=dp_sgd privacy.clip=[\d.]+\.\n", text), text
 
 
 @pytest.mark.slow

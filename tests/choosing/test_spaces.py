@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from vflbench import config, registry
-from vflbench.choosing import spaces
+from vflbench.choosing import question, spaces
 from vflbench.types import ConfigError, RunConfig, VflbenchError
 
 ALGORITHMS = sorted(name for name, entry in registry.algorithm_entries().items() if not entry.plugin)
@@ -61,7 +61,24 @@ def test_every_end_of_a_space_composes(algorithm: str, hydra: Any) -> None:
 
 def test_every_space_is_of_a_method() -> None:
     found = {path.stem for path in (registry.config_dir() / "search").glob("*.yaml")}
-    assert found == set(ALGORITHMS)
+    assert found == {*ALGORITHMS, spaces.MECHANISM}
+
+
+@pytest.mark.parametrize(
+    ("words", "clipped"),
+    [
+        ([], False),
+        (["privacy=label_rr"], False),
+        (["privacy=gdp_embedding"], True),
+        (["privacy=gaussian_gradient"], True),
+    ],
+)
+def test_the_clip_of_a_mechanism_is_searched_unless_it_is_typed(words: list[str], clipped: bool, hydra: Any) -> None:
+    run = planned(hydra, "vfl", *words)
+    asked = question.parse(["algorithm=vfl", *DATA["aligned"], *words, "trials=1"], "tune")
+    assert ("privacy.clip" in spaces.of("vfl", run, asked)) == clipped
+    asked.words.append("privacy.clip=2")
+    assert "privacy.clip" not in spaces.of("vfl", run, asked)
 
 
 SPACE: dict[str, Any] = {

@@ -160,7 +160,11 @@ def test_every_method_that_depends_on_time_takes_the_reference() -> None:
     )
 
 
-OURS = {"averages", "blog_order", "energy_settings"}  # no figures of the paper: they take the reference, as the other tables do
+OURS = {
+    "averages",
+    "blog_order",
+    "energy_settings",
+}  # no figures of the paper: they take the reference, as the other tables do
 FIGURES = sorted({path.stem for path in (registry.config_dir() / "figure/pubsub_vfl").iterdir()} - OURS)
 
 

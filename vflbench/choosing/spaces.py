@@ -1,4 +1,4 @@
-"""What is searched of a method: conf/search/<algorithm>.yaml, and the points that are tried.
+"""What is searched: of a method conf/search/<algorithm>.yaml, of its mechanism privacy.yaml; the points that are tried.
 
 A space has, for a key of the run, a list of choices or a range `{low, high, log, int}`. A range may say how far it may
 be widened: `least`, `most`. The first point is the shipped setting. The others are those of a scrambled Sobol sequence
@@ -26,13 +26,14 @@ from vflbench.choosing.shown import hidden
 from vflbench.types import Problem, RunConfig, VflbenchError, refuse
 
 FOLDER = "search"
+MECHANISM = "privacy"  #: the file with the keys of mechanisms
 RANGE = {"low", "high", "log", "int", "least", "most"}
 EDGE = 0.05  # of a range, at each end: a best value there widens it
 Space = dict[str, Any]
 
 
 def read(algorithm: str, config_dir: str | None = None) -> Space:
-    """The space of a method; empty where it has none: then its defaults alone, or what is typed, are tried.
+    """The space of a method (or of `MECHANISM`); empty where there is none: then what is shipped or typed is tried.
 
     Raises
     ------
@@ -66,10 +67,11 @@ def _problems(key: str, given: Any) -> list[Problem]:
 
 
 def of(algorithm: str, run: RunConfig, question: Question) -> Space:
-    """The part of a method's space that its configuration has, without what the question fixes or does not allow."""
+    """The part of the spaces that a configuration has, without what the question fixes or does not allow."""
     fixed = {word.partition("=")[0] for word in question.words}
     found: Space = {}
-    for key, given in read(algorithm, question.config_dir).items():
+    spaces = {**read(algorithm, question.config_dir), **read(MECHANISM, question.config_dir)}
+    for key, given in spaces.items():
         if key in fixed or not has(run, key):
             continue
         if isinstance(given, list):

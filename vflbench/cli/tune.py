@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from vflbench import registry
 from vflbench.choosing import best as choice
-from vflbench.choosing import question
+from vflbench.choosing import question, spaces
 from vflbench.choosing.command import written
 from vflbench.choosing.halving import PRUNED
 from vflbench.choosing.record import Method, Record, Trial
@@ -165,8 +165,9 @@ def text(record: Record, method: Method, best: Trial) -> str:
 
 
 def _settings(method: Method, best: Trial) -> list[str]:
-    """The words of the method that were typed, but the number of its parties, and those of the best values."""
-    typed = [word for word in method.words if word.partition("=")[0].split(".")[0] in question.METHODS]
+    """The words of method and mechanism that were typed, but the number of parties, and those of the best values."""
+    groups = (*question.METHODS, spaces.MECHANISM)
+    typed = [word for word in method.words if word.partition("=")[0].split(".")[0] in groups]
     typed = [word for word in typed if not word.startswith(("algorithm=", *question.DIVISION))]
     return [*typed, *(f"{key}={written(value)}" for key, value in best.values.items())]
 
