@@ -142,6 +142,19 @@ def test_what_others_may_see(tmp_path: Path) -> None:
     assert found["winner"] == "vfl" and "binned" in found["methods"][1]["why"]
 
 
+def test_what_is_sent_once_is_in_the_floor_whatever_became_of_it(tmp_path: Path) -> None:
+    """Of a graph it has another name, and without a final its best trial counts."""
+    once, vfl = method(tmp_path, "graph_once", curves([(10, 0.1)] * 3)), method(tmp_path, "vfl", FEW)
+    line = answer.answer(tmp_path, record([vfl, once]))["floor"][-1]
+    assert (line["name"], line["bytes"], line["reaches"]) == ("send_once", 10, True)
+    once.finals, once.out = [], "the target was not reached"
+    once.trials[0].metric, once.trials[0].bytes = 0.8, 20.0
+    line = answer.answer(tmp_path, record([vfl, once]))["floor"][-1]
+    assert (line["label"], line["validation"], line["bytes"]) == ("Graph once", 0.8, 20.0)
+    assert line["reaches"] is False and "without a final" in line["note"]
+    assert "Graph once 0.8" in " ".join(said(answer.answer(tmp_path, record([vfl, once])), tmp_path))
+
+
 def test_an_easier_target_may_have_another_winner(tmp_path: Path) -> None:
     early = [[(10, 0.1, 0.85), (9000, 9.0, 0.93)]] * 3
     found = answer.answer(tmp_path, record([method(tmp_path, "vfl", FEW), method(tmp_path, "svfl", early)]))

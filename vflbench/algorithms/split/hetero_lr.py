@@ -71,10 +71,9 @@ EXPOSES = (
         "score", "passive", "active", "embeddings", "passive",
         keys=exposes.HELD_OUT, noised=exposes.EMBEDDINGS, served=True, when=CLEAR,
     ),
-    Sent("residual", "active", "passive", "gradients", "active", noised=exposes.GRADIENTS, when=CLEAR),
-    Implied(
-        "passive", "active", "labels", ("residual",), "argued",
-        "of two classes: the sign of a row's residual is its label", exact=True, noised=exposes.LABELS, when=CLEAR,
+    Sent(
+        "residual", "active", "passive", "labels", "active", noised=exposes.LABELS, when=CLEAR,
+        note="of two classes its sign is the label; in the first batch it is the label, but for a known number",
     ),
     Implied(
         "active", "passive", "features", ("score",), "argued",
