@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from vflbench import registry
 from vflbench.papers import definition, measured
-from vflbench.papers.claims import Claim, Verdict, judge, select
+from vflbench.papers.claims import CLOSELY, Claim, Verdict, judge, select
 from vflbench.plots import demands
 from vflbench.plots.style import PALETTE, QUIET, RC, look
 from vflbench.results import reader
@@ -154,6 +154,7 @@ class Pages:
             parts = judged.why.split("; ")
             why = "; ".join(parts if len(parts) < 4 else [parts[0], "...", parts[-1]]).replace("_", " ")
             why += f" ({unit})" if any(map(str.isdigit, why)) and claim.check != "untestable" else ""
+            why += f" ({CLOSELY})" if judged.close else ""
             why += self.over_band(claim, figure) if claim.band else ""
             cells = (about.source, claim.claim, str(claim.paper), judged.verdict, why)
             found.append("| " + " | ".join(text.replace("|", "/") for text in cells) + " |")
@@ -254,14 +255,14 @@ def check(condition: bool, sentence: str) -> str:
 
 
 def tallied(claims: str) -> list[int]:
-    """How many of the claims in the lines of a table have each verdict, in the order of `Verdict`."""
-    return [claims.count(f"| {verdict} |") for verdict in get_args(Verdict)]
+    """How many of the claims in the lines of a table have each verdict, in the order of `Verdict`; and are close."""
+    return [*(claims.count(f"| {verdict} |") for verdict in get_args(Verdict)), claims.count(CLOSELY)]
 
 
 def tally(claims: str) -> str:
-    """How many of the claims in the lines of a table hold."""
-    holds, fails, _, _ = tallied(claims)
-    return f"{holds} of the {holds + fails}"
+    """How many of the claims in the lines of a table hold, and how many verdicts are close."""
+    holds, fails, _, _, close = tallied(claims)
+    return f"{holds} of the {holds + fails} claims that can be tested here hold; {close} of these verdicts are close"
 
 
 RATIO = 10  # MTCD's runs: network.ratio, of which their column cost_to_target is

@@ -31,8 +31,11 @@ A column that says when a target was reached is infinite where not all seeds rea
 smaller. A claim is not testable where its runs are missing, unless those that are there contradict it.
 
 For two settings with the same seeds a verdict also shows their difference seed by seed. It is "within the spread" where
-it is less than two of its standard errors. The verdict itself compares the means. Made-up data decide nothing, unless
-the claim has `made_up: true`: then the paper's data are made up too, or the claim depends only on sizes.
+it is less than two of its standard errors. The verdict itself compares the means. It is `close` where other seeds might
+turn it: what decides it is less than two standard errors away. (Of `near`, nothing is said.)
+
+Made-up data decide nothing, unless the claim has `made_up: true`: then the paper's data are made up too, or the claim
+depends only on sizes.
 """
 
 import itertools
@@ -49,6 +52,10 @@ from vflbench.types import Problem, closest
 # one setting of the table (measured.table): key -> value, column -> mean over seeds, <column>_sd -> spread
 Row = dict[str, Any]
 Verdict = Literal["holds", "does not hold", "follows from the model", "not testable"]
+BUDGETED = ("epsilon", "classical_epsilon")  # no seed spends more than it was given
+ROUNDING = 1e-6  # a smaller spread, as a share of the value, is none
+CLOSE = 2.0  # standard errors: what decides a verdict by less might be otherwise with other seeds
+CLOSELY = "close: other seeds might turn it"
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,12 @@ class Judged:
     claim: Claim
     verdict: Verdict
     why: str
+    close: bool = False  #: what decides the verdict is less than two standard errors away
+
+
+def told(judged: Judged) -> str:
+    """What a verdict rests on, and whether it is close."""
+    return judged.why + (f" ({CLOSELY})" if judged.close else "")
 
 
 def judge(
@@ -142,13 +155,14 @@ def judge(
         return Judged(claim, "not testable", f"{' and '.join(sources)} data")
     numbers = [n for n in numbers if select([n], {key: value for key, value in claim.where.items() if key in n})]
     verdicts: list[bool | None] = []
-    reasons = []
+    reasons, margins = [], []
     for group, rows in grouped(chosen, claim.each):
         own_numbers = [n for n in numbers if _fits(n, group)]
-        holds, reason = _CHECKS[claim.check](claim, rows, own_numbers, names)
+        holds, reason, *decided = _CHECKS[claim.check](claim, rows, own_numbers, names)
         if lacking := _lacking(claim, rows, own_numbers, names):
             holds, reason = False if holds is False else None, f"{reason}; {lacking}"
         verdicts.append(holds)
+        margins += [(holds, margin) for margins in decided for margin in margins]
         reasons.append(f"{_label(group, names)}: {reason}" if group else reason)
     for key, wanted in claim.where.items():
         # The page itself says which data sets a scale leaves out.
@@ -160,7 +174,18 @@ def judge(
     verdict: Verdict = "does not hold" if False in verdicts else "not testable" if None in verdicts else "holds"
     if claim.model and verdict != "not testable":
         return Judged(claim, "follows from the model", f"it {verdict}: {why}; {claim.model}")
-    return Judged(claim, verdict, why)
+    return Judged(claim, verdict, why, verdict != "not testable" and _close(margins, verdict == "holds"))
+
+
+def _close(margins: Sequence[tuple[bool | None, float]], holds: bool) -> bool:
+    """Whether a verdict is close: of one that holds, any comparison is; of another, all that speak against it are.
+
+    `margins` has, for each comparison, whether its group holds, and how many standard errors it is on the claim's side.
+    """
+    if holds:
+        return any(margin < CLOSE for _, margin in margins)
+    against = [-margin for held, margin in margins if held is False and margin < 0]
+    return bool(against) and all(margin < CLOSE for margin in against)
 
 
 def _lacking(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]], names: Names | None) -> str:
@@ -280,7 +305,32 @@ def _listed(claim: Claim, found: Sequence[tuple[str, Row]]) -> str:
     )
 
 
-Found = tuple[bool | None, str]  # whether the claim holds, None where that is not known; and the numbers
+# whether the claim holds, None where that is not known; the numbers; and the margin of each comparison that decides it
+Found = tuple[bool | None, str] | tuple[bool | None, str, list[float]]
+
+
+def _margin(column: str, terms: Sequence[tuple[float, Row]], bound: float = 0.0) -> float:
+    """How many standard errors the sum of factors times means is above a bound; nan where no spread is known.
+
+    Of rows with the same seeds it is the error of the sum seed by seed, else that of independent means. Means and
+    spreads that are equal to the last digit are those of the same values.
+    """
+    gap: float = sum(factor * row[column] for factor, row in terms) - bound
+    seeds = [{seed: one[column] for seed, one in row.get("by_seed", {}).items()} for _, row in terms]
+    if len(seeds[0]) > 1 and all(set(one) == set(seeds[0]) for one in seeds):
+        sums = [sum(factor * own[s] for (factor, _), own in zip(terms, seeds, strict=True)) for s in seeds[0]]
+        error = statistics.stdev(sums) / math.sqrt(len(sums)) if all(map(math.isfinite, sums)) else math.nan
+    else:
+        spreads = [(row.get(f"{column}_sd") or 0.0) / math.sqrt(row.get("seeds") or 1) for _, row in terms]
+        parts = [factor * spread for (factor, _), spread in zip(terms, spreads, strict=True)]
+        same = all(row[column] == terms[0][1][column] for _, row in terms) and len(set(spreads)) == 1
+        error = abs(sum(parts)) if same else math.hypot(*parts)
+    if not math.isfinite(gap):
+        return gap
+    if column in BUDGETED:
+        return math.nan
+    size = max(abs(row[column]) for _, row in terms)
+    return gap / error if error > ROUNDING * size else math.nan
 
 
 def _rising(values: Sequence[tuple[int, float]], slack: float = 0.0) -> bool | None:
@@ -295,7 +345,9 @@ def _order(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Fo
     found = _settings(claim, rows, names)
     sign = -1 if claim.falling else 1
     holds = _rising([(place, sign * row[claim.column]) for place, (_, row) in enumerate(found)])
-    return holds if len(found) == len(claim.of) or holds is False else None, _listed(claim, found)
+    pairs = itertools.pairwise(row for _, row in found)
+    margins = [_margin(claim.column, [(sign, right), (-sign, left)]) for left, right in pairs]
+    return holds if len(found) == len(claim.of) or holds is False else None, _listed(claim, found), margins
 
 
 def _pair(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Found:
@@ -314,7 +366,15 @@ def _pair(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Fou
     ):
         return None, text
     value = left / right if claim.check == "ratio" else left - right
-    return claim.at_least <= value <= claim.at_most, f"{text}: {claim.check} {value:.3g}"
+    four = [row for _, row in found]
+    margins = []
+    for sign, bound in ((1, claim.at_least), (-1, claim.at_most)):
+        if math.isfinite(bound) and claim.check == "ratio":
+            margins.append(_margin(claim.column, [(sign, four[0]), (-sign * bound, four[1])]))
+        elif math.isfinite(bound):
+            terms = [(sign * factor, row) for factor, row in zip((1, -1, -1, 1), four, strict=False)]
+            margins.append(_margin(claim.column, terms, sign * bound))
+    return claim.at_least <= value <= claim.at_most, f"{text}: {claim.check} {value:.3g}", margins
 
 
 def _value(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Found:
@@ -333,7 +393,10 @@ def _value(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Fo
         (f"{name}: " if name else "") + _shown(row, claim.column) for name, row in shown
     )
     complete = len(found) == len(claim.of or rows)
-    return inside if complete or not inside else None, text + ("" if complete else "; not all of its runs are there")
+    bounds = [(sign, bound) for sign, bound in ((1, claim.at_least), (-1, claim.at_most)) if math.isfinite(bound)]
+    margins = [_margin(claim.column, [(sign, row)], sign * bound) for _, row in found for sign, bound in bounds]
+    text += "" if complete else "; not all of its runs are there"
+    return inside if complete or not inside else None, text, margins
 
 
 def _best(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Found:
@@ -354,11 +417,11 @@ def _best(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Fou
     holds = sign * own[claim.column] < sign * other[claim.column]
     if len(rivals) < len(others) if holds else len(known) < len(named):  # one that is missing may be better
         return None, f"{text}; not all of its runs are there"
-    return holds, text
+    return holds, text, [_margin(claim.column, [(-sign, own), (sign, other)])]
 
 
-def _along(claim: Claim, rows: Sequence[Row], names: Names | None) -> tuple[list[tuple[int, float]], bool, str]:
-    """The column along the key `along`: (place, value) of each, whether all are there, and the numbers as text.
+def _along(claim: Claim, rows: Sequence[Row], names: Names | None) -> tuple[list[tuple[int, float]], list[Row], str]:
+    """The column along the key `along`: (place, value) of each that has one, all rows, and the numbers as text.
 
     Values of a column that should fall have the other sign.
     """
@@ -366,21 +429,27 @@ def _along(claim: Claim, rows: Sequence[Row], names: Names | None) -> tuple[list
     sign = -1 if claim.falling else 1
     values = [(place, sign * row[claim.column]) for place, row in enumerate(found) if not math.isnan(row[claim.column])]
     text = ", ".join(f"{_label({claim.along: row[claim.along]}, names)}: {_shown(row, claim.column)}" for row in found)
-    return values, len(values) == len(found), text
+    return values, found, text
 
 
 def _trend(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Found:
-    values, complete, text = _along(claim, rows, names)
-    holds = _rising(values, claim.slack) if len(values) > 1 else None
-    return holds if complete or holds is False else None, text
+    values, found, text = _along(claim, rows, names)
+    holds, sign = _rising(values, claim.slack) if len(values) > 1 else None, -1 if claim.falling else 1
+    margins = [
+        _margin(claim.column, [(sign, found[later]), (-sign, found[place])], claim.slack * (place - later))
+        for (place, _), (later, _) in itertools.pairwise(values)
+    ]
+    return holds if len(values) == len(found) or holds is False else None, text, margins
 
 
 def _interior(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Found:
-    places, complete, text = _along(claim, rows, names)
+    places, found, text = _along(claim, rows, names)
     values = [value for _, value in places]
-    if not complete or len(values) < 3 or len(set(values)) == 1:
+    if len(values) < len(found) or len(values) < 3 or len(set(values)) == 1:
         return None, text
-    return max(values) not in (values[0], values[-1]), text
+    sign, inner = -1 if claim.falling else 1, found[1 + values[1:-1].index(max(values[1:-1]))]
+    margins = [_margin(claim.column, [(sign, inner), (-sign, end)]) for end in (found[0], found[-1])]
+    return max(values) not in (values[0], values[-1]), text, margins
 
 
 def _near(claim: Claim, rows: Sequence[Row], numbers: Sequence[dict[str, Any]], _: Any) -> Found:
