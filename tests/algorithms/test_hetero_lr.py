@@ -147,6 +147,17 @@ def test_encryption_leaves_the_model_as_it_is(task: AlignedTask, dtype: str, opt
     assert [{**row, "bytes": 0} for row in seen.rows] == [{**row, "bytes": 0} for row in also.rows]
 
 
+def test_the_loss_is_one_that_encryption_can_have_unless_another_is_asked_for() -> None:
+    task = noisy(parties=2)
+    hidden, asked = (
+        trained(hetero_lr, task, 2, protection=PAILLIER, **keys)[0] for keys in ({}, {"gradient": "taylor"})
+    )
+    assert all(np.array_equal(theta, asked[name]) for name, theta in hidden.items())
+    clear, exact = (trained(hetero_lr, task, 2, **keys)[0] for keys in ({}, {"gradient": "exact"}))
+    assert all(np.array_equal(theta, exact[name]) for name, theta in clear.items())
+    trained(hetero_lr, LINES, 1, protection=PAILLIER)  # numbers have their own loss
+
+
 def test_bytes_and_operations_under_encryption_are_the_formula() -> None:
     """rivals.md 6.2, for two hosts; the intercept is the guest's."""
     task = noisy(parties=3)
@@ -181,7 +192,7 @@ def test_the_arbiter_sees_gradients_under_masks_alone() -> None:
 def test_what_encryption_cannot_do_is_told() -> None:
     task = noisy(parties=2)
     with pytest.raises(ConfigError, match=r"algorithm\.gradient=exact: is not linear .* needs: taylor"):
-        hetero_lr.parties(task, config(hetero_lr, task, protection=PAILLIER))
+        hetero_lr.parties(task, config(hetero_lr, task, protection=PAILLIER, gradient="exact"))
     three = classes(samples=44, parties=3)
     with pytest.raises(ConfigError, match=r"protection=paillier: adds up ciphertexts, and the softmax of 3 classes"):
         hetero_lr.parties(three, config(hetero_lr, three, protection=PAILLIER))

@@ -122,6 +122,13 @@ def test_epsilon_asks_every_mechanism_and_a_demand_excludes_by_name() -> None:
     assert names == {"rfl_sgd_v"} and reasons["gram_once"] == "it shows raw"
 
 
+def test_encryption_leaves_those_that_can_encrypt() -> None:
+    task = ["dataset=breast_cancer", "dataset.problem=learning", "target=0.9"]
+    names, reasons = entered(*task, "protection=paillier")
+    assert names == {"secureboost", "hetero_lr"}
+    assert reasons["vfl"] == "protection=paillier: vfl can have: none"
+
+
 def test_a_topology_leaves_out_who_needs_other_links() -> None:
     names, reasons = entered("dataset=digits", "target=0.8", "topology=ring")
     assert names == {"mtcd", "svfl"} and reasons["vfl"] == "topology=ring: vfl can have: star"

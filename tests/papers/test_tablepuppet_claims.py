@@ -59,9 +59,9 @@ class Reference:
     mean: float
 
 
-def least_squares(config: movielens.Config, data: Path | None) -> dict[str, Reference]:
-    """Split -> reference, of seed 0."""
-    task = movielens.load(config, "aligned", 1, 0, data)
+def least_squares(config: movielens.Config, data: Path | None, seed: int = 0) -> dict[str, Reference]:
+    """Split -> reference."""
+    task = movielens.load(config, "aligned", 1, seed, data)
     assert isinstance(task, AlignedTask)
 
     def joined(blocks: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -163,6 +163,15 @@ def test_every_method_reaches_least_squares_on_the_join(variant: str, shared_dat
         curves[algorithm] = run.curve["test_rmse"]
     parts_apart = (curves["rfl_admm"] - curves["rfl_admm_v"])[7]  # at epoch 8
     assert 0 < abs(parts_apart) < 0.01
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_sums_sent_once_are_least_squares_on_every_split(seed: int, shared_data: Path, tmp_path: Path) -> None:
+    best = least_squares(movielens.Config(variant="1m_sample", source="real"), shared_data, seed)
+    run = vflbench.run(["algorithm=gram_once", *real(shared_data), f"seed={seed}", f"hydra.run.dir={tmp_path / 'run'}"])
+    for split, reference in best.items():
+        assert abs(run.curve[f"{split}_rmse"].iloc[-1] - reference.optimum) < 0.0003, split
 
 
 @pytest.mark.realdata

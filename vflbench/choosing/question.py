@@ -20,7 +20,7 @@ COSTS = ("bytes", "seconds", "weighted")
 SEEDS = 3  # of the finals
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 #: groups and keys that a run has, and that are the question's: the same for every method
-GROUPS = ("dataset", "network", "topology", "privacy", "accounting", "compute", "engine")
+GROUPS = ("dataset", "network", "topology", "privacy", "protection", "accounting", "compute", "engine")
 KEYS = ("data_root", "device", "predictions", "rounds", "epochs", "eval_every", "scale", "checkpoint_every")
 METHODS = ("algorithm", "model", "codec")  #: groups of a method: tune keeps what is typed, choose searches
 DIVISION = tuple(f"algorithm.{key}" for key in DIVISORS)

@@ -116,7 +116,7 @@ class Config(Keys):
     name: str = "hetero_lr"
     lr: float = 0.01  # learning rate
     alpha: Annotated[float, Range(at_least=0)] = 0.0  # weight of ||w||^2 / 2
-    gradient: Literal["exact", "taylor"] = "exact"  # of the logistic loss
+    gradient: Literal["exact", "taylor"] | None = None  # of the logistic loss; null: exact, under encryption taylor
     default_rounds: Count = 15  # epochs, where epochs and rounds are null
 
 
@@ -139,6 +139,12 @@ def check(config: RunConfig) -> list[Problem]:
 def sealed(config: RunConfig) -> str:
     """The protection, as a user writes it."""
     return f"protection={config.protection.name}"
+
+
+def taylor(config: RunConfig, classes: int) -> bool:
+    """Whether the loss is the Taylor one: where it is asked for, and of two classes under encryption."""
+    asked, encrypted = config.algorithm.gradient, config.protection.name != "none"
+    return asked == "taylor" or (asked is None and encrypted and classes == 2)
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -257,7 +263,7 @@ class Guest(Columns):
         super().__init__(me, data, public, config)
         assert data.labels is not None
         self.labels, self.classes = data.labels, public.classes
-        self.taylor = config.algorithm.gradient == "taylor"
+        self.taylor = taylor(config, public.classes)
         self.shift = 0.0 if self.classes else float(data.labels.mean())
         self.scale = 1.0 if self.classes else float(data.labels.std()) or 1.0
 
