@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
+import vflbench
 from tests.algorithms import small_graphs
 from tests.algorithms.small_graphs import assert_same
 from vflbench.algorithms.graph import standalone_gnn
@@ -37,3 +40,12 @@ def test_one_client_is_standalone_training() -> None:
             together.predictions("server")[0][split].argmax(dim=1),
             apart.predictions("client_0")[0][split].argmax(dim=1),
         )
+
+
+def test_a_prediction_takes_a_number_of_each_class_from_each_client(tmp_path: Path) -> None:
+    """rivals.md 12: 4 M C bytes a prediction, and nothing in training."""
+    words = ["algorithm=ensemble", "dataset=digits_graph", "rounds=2", "algorithm.parties=3"]
+    run = vflbench.run([*words, f"hydra.run.dir={tmp_path / 'run'}", "floor=none", "plot=none"])
+    classes = 10
+    assert run.summary["phases"]["predict"]["bytes"] == 4 * 3 * classes * 1000
+    assert run.summary["bytes"]["total"] == 0
