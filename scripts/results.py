@@ -137,7 +137,7 @@ class Pages:
             reached, seeds = int(line.get("reached") or 0), int(line.get("seeds") or 0)
             never = {column: value for column, value in line.items() if value == math.inf}
             line["by_seed"] = {
-                (place, n): dict.fromkeys(line, 0.0) | (never if n >= reached else {})
+                (place, n): dict.fromkeys(never, math.inf if n >= reached else 0.0)
                 for n in range(seeds if never else 0)
             }
             line |= {column: math.nan for column in line if line[column] is None and column not in about.keys}

@@ -77,6 +77,9 @@ def test_the_clip_of_a_mechanism_is_searched_unless_it_is_typed(words: list[str]
     run = planned(hydra, "vfl", *words)
     asked = question.parse(["algorithm=vfl", *DATA["aligned"], *words, "trials=1"], "tune")
     assert ("privacy.clip" in spaces.of("vfl", run, asked)) == clipped
+    rows = planned(hydra, "glasu", "privacy=edge_rr")
+    both = planned(hydra, "glasu", "privacy=edge_rr", "privacy.row_epsilon=4")
+    assert ["privacy.clip" in spaces.of("glasu", one, asked) for one in (rows, both)] == [False, True]
     asked.words.append("privacy.clip=2")
     assert "privacy.clip" not in spaces.of("vfl", run, asked)
 

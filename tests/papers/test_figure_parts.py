@@ -182,6 +182,30 @@ def test_a_clear_failure_is_not_close_whatever_else_is():
     assert failed.verdict == "does not hold" and not failed.close
 
 
+@pytest.mark.parametrize(
+    ("claim", "table", "close"),
+    [
+        # what fails for certain is no close failure, whatever else fails
+        ({"check": "value", "at_least": 4.0}, [bare("x", 1.0, 0.0), bare("y", 3.9, 2.0)], False),
+        # every rival may be the better one, not only the nearest by its mean
+        ({"check": "best", "of": [X]}, [bare("x", 5.0, 0.2), bare("y", 6.0, 0.2), bare("z", 7.0, 40.0)], True),
+        ({"check": "best", "of": [X]}, [bare("x", 5.0, 0.02), bare("y", 4.0, 10.0), bare("z", 4.5, 0.02)], False),
+        # one seed of three decides that the target is not reached
+        ({"check": "order", "of": [X, Y]}, [seeds("x", 1.0, 1.1, 0.9), seeds("y", 2.0, 2.1, math.inf)], True),
+        ({"check": "order", "of": [Y, X]}, [seeds("x", 1.0, 1.1, 0.9), seeds("y", 2.0, 2.1, math.inf)], True),
+        ({"check": "order", "of": [X, Y]}, [seeds("x", 1.0, 1.1, 0.9), seeds("y", math.inf, math.inf)], False),
+        # falling, along a key, and with the slack
+        ({"check": "trend", "along": "a", "falling": True}, [bare(1, 5.0, 2.0), bare(2, 1.0, 2.0)], False),
+        ({"check": "trend", "along": "a", "falling": True}, [bare(1, 5.0, 2.0), bare(2, 4.0, 2.0)], True),
+        ({"check": "trend", "along": "a", "slack": 4.0}, [bare(1, 5.0, 2.0), bare(2, 4.5, 2.0)], False),
+        ({"check": "interior", "along": "a"}, [bare(1, 1.0, 2.0), bare(2, 5.0, 2.0), bare(3, 1.5, 2.0)], False),
+        ({"check": "interior", "along": "a"}, [bare(1, 1.0, 2.0), bare(2, 5.0, 2.0), bare(3, 4.5, 2.0)], True),
+    ],
+)
+def test_what_makes_a_verdict_close(claim, table, close):
+    assert judge(Claim("c", column="cost", **claim), table, []).close == close
+
+
 def test_values_of_seeds_say_more_than_spreads():
     claim = Claim("c", "order", column="cost", of=[X, Y])
     assert not judge(claim, [seeds("x", 1.0, 2.0, 3.0), seeds("y", 2.0, 3.1, 4.0)], []).close

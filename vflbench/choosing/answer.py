@@ -180,14 +180,16 @@ def _once(rows: Sequence[Mapping[str, Any]], record: Record, target: float) -> l
             line = {key: row[key] for key in ("label", "validation", "test", "seconds")}
             reaches = row["reached"] == row["of"]
             return [line | {"name": ONCE[0], "bytes": row["bytes"] or row["sent"], "reaches": reaches, "note": note}]
-    for method in record.methods:
-        trial = best_trial(record, method) if method.algorithm in ONCE else None
-        if trial is not None:
-            line = {"name": ONCE[0], "label": label(method.algorithm, method.privacy), "validation": trial.metric}
-            line |= {"test": None, "bytes": trial.bytes, "seconds": trial.seconds}
-            reaches = floor.reaches(trial.metric, target, record.question["goal"])
-            return [line | {"reaches": reaches, "note": f"{note}; its best trial, without a final"}]
-    return []
+    once = [method for method in record.methods if method.algorithm in ONCE]
+    tried = [(method, trial) for method in once if (trial := best_trial(record, method))]
+    if not tried:
+        return []
+    sign = -1 if record.question["goal"] == "max" else 1
+    method, trial = min(tried, key=lambda pair: (not pair[1].reached, sign * (pair[1].metric or 0.0)))
+    line = {"name": ONCE[0], "label": label(method.algorithm, method.privacy), "validation": trial.metric, "test": None}
+    reaches = floor.reaches(trial.metric, target, record.question["goal"])
+    line |= {"bytes": trial.bytes, "seconds": trial.seconds, "reaches": reaches}
+    return [line | {"note": f"{note}; its best trial, without a final"}]
 
 
 def _data(question: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def of(algorithm: str, run: RunConfig, question: Question) -> Space:
     found: Space = {}
     spaces = {**read(algorithm, question.config_dir), **read(MECHANISM, question.config_dir)}
     for key, given in spaces.items():
-        if key in fixed or not has(run, key):
+        if key in fixed or not has(run, key) or _idle(run, key):
             continue
         if isinstance(given, list):
             given = [value for value in given if _goes(_with(run, key, value), question)]
@@ -94,6 +94,11 @@ def _with(run: RunConfig, key: str, value: Any) -> RunConfig:
 def _goes(run: RunConfig, question: Question) -> bool:
     """Whether a setting fits together, and shows no more than is asked."""
     return hidden(run, question) is None and not config.check(run)
+
+
+def _idle(run: RunConfig, key: str) -> bool:
+    """Whether a key changes nothing: edge_rr clips rows only where they get noise."""
+    return key == "privacy.clip" and getattr(run.privacy, "row_epsilon", key) is None
 
 
 def has(run: RunConfig, key: str) -> bool:

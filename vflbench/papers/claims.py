@@ -243,7 +243,7 @@ def mean_and_spread(row: Mapping[str, Any], column: str) -> str:
     Where some seeds have no value, it says how many have one: `(4 of 5 seeds)`. It is `-` where none has.
     """
     value, sd = row[column], row.get(f"{column}_sd", math.nan)
-    seeds = [one[column] for one in row.get("by_seed", {}).values()]
+    seeds = [one[column] for one in row.get("by_seed", {}).values() if column in one]
     used = sum(map(math.isfinite, seeds))
     if math.isinf(value):
         return f"reached by {used} of {len(seeds)}" if used else "never reached"
@@ -271,9 +271,13 @@ def _shown(row: Row, column: str) -> str:
     return mean_and_spread(row, column) + (f" ({row['diverged']} diverged)" if row.get("diverged") else "")
 
 
+def _by_seed(row: Row, column: str) -> dict[Any, float]:
+    return {seed: one[column] for seed, one in row.get("by_seed", {}).items() if column in one}
+
+
 def _paired(left: Row, right: Row, column: str) -> str:
     """How much larger the first is than the second, seed by seed; empty unless both have the same two or more seeds."""
-    first, second = ({seed: one[column] for seed, one in row.get("by_seed", {}).items()} for row in (left, right))
+    first, second = (_by_seed(row, column) for row in (left, right))
     gaps = [
         first[seed] - second[seed] for seed in first if seed in second and math.isfinite(first[seed] - second[seed])
     ]
@@ -310,13 +314,18 @@ Found = tuple[bool | None, str] | tuple[bool | None, str, list[float]]
 
 
 def _margin(column: str, terms: Sequence[tuple[float, Row]], bound: float = 0.0) -> float:
-    """How many standard errors the sum of factors times means is above a bound; nan where no spread is known.
+    """How many standard errors the sum of factors times means is above a bound; infinite where it has no spread.
 
     Of rows with the same seeds it is the error of the sum seed by seed, else that of independent means. Means and
     spreads that are equal to the last digit are those of the same values.
     """
     gap: float = sum(factor * row[column] for factor, row in terms) - bound
-    seeds = [{seed: one[column] for seed, one in row.get("by_seed", {}).items()} for _, row in terms]
+    seeds = [_by_seed(row, column) for _, row in terms]
+    if math.isnan(gap) or column in BUDGETED:
+        return math.nan
+    if math.isinf(gap):  # where some seeds reach the target, the others decide
+        partly = any(math.isfinite(value) for one in seeds if math.inf in one.values() for value in one.values())
+        return math.copysign(CLOSE / 2 if partly else math.inf, gap)
     if len(seeds[0]) > 1 and all(set(one) == set(seeds[0]) for one in seeds):
         sums = [sum(factor * own[s] for (factor, _), own in zip(terms, seeds, strict=True)) for s in seeds[0]]
         error = statistics.stdev(sums) / math.sqrt(len(sums)) if all(map(math.isfinite, sums)) else math.nan
@@ -325,12 +334,9 @@ def _margin(column: str, terms: Sequence[tuple[float, Row]], bound: float = 0.0)
         parts = [factor * spread for (factor, _), spread in zip(terms, spreads, strict=True)]
         same = all(row[column] == terms[0][1][column] for _, row in terms) and len(set(spreads)) == 1
         error = abs(sum(parts)) if same else math.hypot(*parts)
-    if not math.isfinite(gap):
-        return gap
-    if column in BUDGETED:
-        return math.nan
-    size = max(abs(row[column]) for _, row in terms)
-    return gap / error if error > ROUNDING * size else math.nan
+    if error > ROUNDING * max(abs(row[column]) for _, row in terms):
+        return gap / error
+    return math.copysign(math.inf, gap) if gap else math.nan
 
 
 def _rising(values: Sequence[tuple[int, float]], slack: float = 0.0) -> bool | None:
@@ -417,7 +423,7 @@ def _best(claim: Claim, rows: Sequence[Row], _: Any, names: Names | None) -> Fou
     holds = sign * own[claim.column] < sign * other[claim.column]
     if len(rivals) < len(others) if holds else len(known) < len(named):  # one that is missing may be better
         return None, f"{text}; not all of its runs are there"
-    return holds, text, [_margin(claim.column, [(-sign, own), (sign, other)])]
+    return holds, text, [_margin(claim.column, [(-sign, own), (sign, rival)]) for rival in rivals]
 
 
 def _along(claim: Claim, rows: Sequence[Row], names: Names | None) -> tuple[list[tuple[int, float]], list[Row], str]:
