@@ -26,7 +26,7 @@ LEARNS: dict[str, set[tuple[str, str, str]]] = {
     **dict.fromkeys(("vfl", "avfl", "vfl_ps", "avfl_ps", "pubsub_vfl"), SPLIT),
     # in clear, or with an arbiter
     "hetero_lr": {
-        ("active", "embeddings", "passive"),
+        *SPLIT,
         ("passive", "labels", "active"),
         *((who, "ciphertext", whose) for who, whose in (("active", "passive"), ("passive", "active"))),
         *(("arbiter", "ciphertext", whose) for whose in ("active", "passive")),

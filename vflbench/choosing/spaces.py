@@ -98,7 +98,7 @@ def _goes(run: RunConfig, question: Question) -> bool:
 
 def _idle(run: RunConfig, key: str) -> bool:
     """Whether a key changes nothing: edge_rr clips rows only where they get noise."""
-    return key == "privacy.clip" and getattr(run.privacy, "row_epsilon", key) is None
+    return key == "privacy.clip" and has(run, "privacy.row_epsilon") and run.privacy.row_epsilon is None
 
 
 def has(run: RunConfig, key: str) -> bool:

@@ -71,6 +71,7 @@ EXPOSES = (
         "score", "passive", "active", "embeddings", "passive",
         keys=exposes.HELD_OUT, noised=exposes.EMBEDDINGS, served=True, when=CLEAR,
     ),
+    Sent("residual", "active", "passive", "gradients", "active", noised=exposes.GRADIENTS, when=CLEAR),
     Sent(
         "residual", "active", "passive", "labels", "active", noised=exposes.LABELS, when=CLEAR,
         note="of two classes its sign is the label; in the first batch it is the label, but for a known number",
