@@ -162,7 +162,7 @@ def judge(
         if lacking := _lacking(claim, rows, own_numbers, names):
             holds, reason = False if holds is False else None, f"{reason}; {lacking}"
         verdicts.append(holds)
-        margins += [(holds, margin) for margins in decided for margin in margins]
+        margins += [(holds, margin) for each in decided for margin in each]
         reasons.append(f"{_label(group, names)}: {reason}" if group else reason)
     for key, wanted in claim.where.items():
         # The page itself says which data sets a scale leaves out.
