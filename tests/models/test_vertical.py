@@ -234,5 +234,6 @@ def test_what_cannot_be_put_together_is_refused(tmp_path: Path) -> None:
 def test_four_parties_learn_the_digits(algorithm: str, tmp_path: Path) -> None:
     batches = ("algorithm.lr=0.03", "algorithm.batch_size=64")
     own = {"mtcd": ("algorithm.lr=0.1",), "svfl": ("algorithm.lr=0.5", "algorithm.local_steps=5"), "vfl_admm": ()}
-    trained = run(tmp_path, algorithm, *DIGITS, "model=mlp", "rounds=10", "eval_every=10", *own.get(algorithm, batches))
+    words = ["tuned@_global_=none", "model=mlp", "rounds=10", "eval_every=10", *own.get(algorithm, batches)]
+    trained = run(tmp_path, algorithm, *DIGITS, *words)
     assert trained.summary["status"] == "completed" and trained.curve["test_accuracy"].iloc[-1] > 0.7
