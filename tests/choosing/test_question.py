@@ -9,7 +9,7 @@ import pytest
 
 from vflbench import cli
 from vflbench.choosing import candidates, question
-from vflbench.types import ConfigError
+from vflbench.types import ConfigError, VflbenchError
 
 
 def test_a_question_is_read() -> None:
@@ -127,6 +127,19 @@ def test_encryption_leaves_those_that_can_encrypt() -> None:
     names, reasons = entered(*task, "protection=paillier")
     assert names == {"secureboost", "hetero_lr"}
     assert reasons["vfl"] == "protection=paillier: vfl can have: none"
+
+
+def test_where_no_method_enters_all_reasons_are_told() -> None:
+    asked = question.parse(
+        ["dataset=bank", "target=0.9", "protection=paillier", "privacy.epsilon=4", "trials=1"], "choose"
+    )
+    with pytest.raises(VflbenchError) as caught:
+        candidates.enter(asked)
+    told = str(caught.value)
+    assert (
+        "\n  hetero_lr: privacy=gdp_embedding: cannot change what is encrypted: none with protection=paillier" in told
+    )
+    assert told.endswith("vfl, vfl_admm, vfl_ps, vfl_sgd: protection=paillier: it can have: none")
 
 
 def test_a_topology_leaves_out_who_needs_other_links() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from vflbench import cli
+from vflbench import cli, config
 from vflbench.choosing import best, halving, shown
 from vflbench.choosing.best import finalists, promising
 from vflbench.choosing.halving import Halving
@@ -398,15 +397,29 @@ def test_bounds_and_rungs_do_not_change_who_wins(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.slow
-def test_a_clip_that_was_found_is_told_and_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run without noise has no such key."""
+def test_values_found_with_noise_count_with_that_noise_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run without noise has no clip."""
     monkeypatch.chdir(tmp_path)
     words = ["tune", *(word for word in TASK if not word.startswith(("algorithm", "target"))), "algorithm=gd_join"]
     words += ["trials=2", "privacy=dp_sgd", "codec=none", "--out", str(tmp_path / "mine")]
     assert cli.command(words) == 0
-    text = (tmp_path / "mine" / "tuned" / "gd_join" / "star_schema.yaml").read_text()
-    assert "\n#   privacy.clip: {" in text and "privacy" not in yaml.safe_load(text)
-    assert re.search(r"\n# Use these values with codec=none privacy=dp_sgd privacy.clip=[\d.]+\.\n", text), text
+    text = (tmp_path / "mine" / "tuned" / "private" / "dp_sgd" / "gd_join" / "star_schema.yaml").read_text()
+    assert "\n#   privacy.clip: {" in text and "\n# Use these values with codec=none.\n" in text
+    found = yaml.safe_load(text)
+    assert list(found["privacy"]) == ["clip"] and found["algorithm"]
+    run = ("algorithm=gd_join", "dataset=star_schema")
+    with config.session([], tmp_path / "mine") as hydra:
+        noisy = config.plan(hydra, [*run, "privacy=dp_sgd"]).config
+        other = config.plan(hydra, [*run, "privacy=label_dp"]).config
+        clean = config.plan(hydra, [*run]).config
+    assert noisy is not None and other is not None and clean is not None
+    assert (noisy.privacy.clip, noisy.algorithm.lr) == (found["privacy"]["clip"], found["algorithm"]["lr"])
+    assert clean.algorithm.lr == other.algorithm.lr != noisy.algorithm.lr
+
+
+def test_tune_asks_which_noise(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.command(["tune", "algorithm=vfl", "dataset=bank", "privacy.epsilon=4", "trials=1"]) == 1
+    assert "privacy=(missing): name the mechanism" in capsys.readouterr().err
 
 
 @pytest.mark.slow

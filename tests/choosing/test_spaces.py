@@ -41,7 +41,9 @@ def planned(hydra: Any, algorithm: str, *words: str) -> RunConfig:
 def test_every_method_has_a_space_with_its_defaults_inside(algorithm: str, hydra: Any) -> None:
     run, space = planned(hydra, algorithm), spaces.read(algorithm)
     assert space, f"conf/search/{algorithm}.yaml says what is searched"
-    for key, given in space.items():
+    values = {**{key: spaces.value_at(given, 0.0) for key, given in space.items()}, **spaces.defaults(run, space)}
+    for key in space.keys() & spaces.counting(values).keys():
+        given = space[key]
         assert spaces.has(run, key), key
         default = spaces.default(run, key)
         if isinstance(given, list):
@@ -54,9 +56,9 @@ def test_every_method_has_a_space_with_its_defaults_inside(algorithm: str, hydra
 def test_every_end_of_a_space_composes(algorithm: str, hydra: Any) -> None:
     space = spaces.read(algorithm)
     for share in (0.0, 1.0):
-        values = {key: spaces.value_at(given, share) for key, given in space.items()}
+        values = spaces.counting({key: spaces.value_at(given, share) for key, given in space.items()})
         run = planned(hydra, algorithm, *spaces.in_words(values))
-        assert {key: spaces.default(run, key) for key in space} == values
+        assert {key: spaces.default(run, key) for key in values} == values
 
 
 def test_every_space_is_of_a_method() -> None:
@@ -82,6 +84,21 @@ def test_the_clip_of_a_mechanism_is_searched_unless_it_is_typed(words: list[str]
     assert ["privacy.clip" in spaces.of("glasu", one, asked) for one in (rows, both)] == [False, True]
     asked.words.append("privacy.clip=2")
     assert "privacy.clip" not in spaces.of("vfl", run, asked)
+
+
+def test_keys_of_an_option_count_where_it_is_chosen(hydra: Any) -> None:
+    asked = question.parse(["algorithm=vfl", *DATA["aligned"], "trials=1"], "tune")
+    space = spaces.of("vfl", planned(hydra, "vfl"), asked)
+    assert {"codec.fraction", "codec.feedback"} <= space.keys()
+    points = [spaces.point(space, 0, number) for number in range(1, 17)]
+    chosen = {point["codec"]: "codec.fraction" in point and "codec.feedback" in point for point in points}
+    assert chosen == {"none": False, "fp16": False, "int8": False, "topk": True}
+    for codec, kept in (("int8", False), ("topk", True)):
+        asked.words = [*asked.words[:3], f"codec={codec}"]
+        typed = spaces.of("vfl", planned(hydra, "vfl", f"codec={codec}"), asked)
+        assert ("codec.fraction" in typed) == kept and "codec" not in typed
+    asked.words = ["codec.fraction=0.1"]
+    assert "codec.fraction" not in spaces.of("vfl", planned(hydra, "vfl", "codec=topk"), asked)
 
 
 SPACE: dict[str, Any] = {

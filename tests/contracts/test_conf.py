@@ -189,6 +189,8 @@ FIRST_TUNED = {path.parent: path for path in reversed(TUNED)}  # of each algorit
 def test_tuned_values_are_valid(path: Path, hydra: Any) -> None:
     assert path.read_text(encoding="utf-8").startswith("# @package _global_\n")
     words = [f"algorithm={path.parent.name}", f"dataset={path.stem}"]
+    if "private" in path.parts:
+        words.append(f"privacy={path.parent.parent.name}")
     if path.parent.name in ("dcpa", "stcd"):  # these need a convex objective
         words.append(f"dataset.problem={'ridge' if path.stem in ('energy', 'ridge') else 'sparse_logistic'}")
     assert config.plan(hydra, words).config is not None

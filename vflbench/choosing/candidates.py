@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -61,10 +63,11 @@ def enter(question: Question) -> tuple[list[Method], list[Excluded]]:
             if question.epsilon is not None and question.mechanism is None and info.privacy == ("none",):
                 excluded.append(Excluded(name, None, _no_mechanism(info)))
         _divide_alike(methods, excluded, refused, hydra, question)
-        if not methods and refused:
-            raise max(refused, key=lambda error: [str(other) for other in refused].count(str(error)))
         if not methods:
-            raise VflbenchError("no method enters: " + "; ".join(f"{one.algorithm}: {one.reason}" for one in excluded))
+            shared = Counter(reason for _, reason in {(one.algorithm, one.reason) for one in excluded})
+            if refused and (len(shared) == 1 or max(shared[_reason(error)] for error in refused) > 1):
+                raise max(refused, key=lambda error: shared[_reason(error)])  # it is general
+            raise VflbenchError("no method enters:" + "".join(f"\n  {line}" for line in _alike(excluded)))
         for method, run in methods:
             method.space = spaces.of(method.algorithm, run, question)
     return [method for method, _ in methods], excluded
@@ -77,7 +80,7 @@ def _common(question: Question) -> list[str]:
     if question.cost == "seconds" and not {"compute", "engine.compute_clock"} & typed:
         words += ["compute=reference", "engine.compute_clock=modelled"]  # one clock for all
     words = [word for word in words if not word.startswith("privacy.")]
-    return [*words, SHIPPED]
+    return [*words, *SHIPPED]
 
 
 def _private(question: Question, mechanism: str) -> list[str]:
@@ -129,6 +132,15 @@ def _mechanisms(info: AlgorithmInfo, question: Question) -> Iterator[str]:
         yield "none"
     else:
         yield from (name for name in registry.options("privacy", info, info.privacy) if name != "none")
+
+
+def _alike(excluded: list[Excluded]) -> list[str]:
+    """Reasons, each with all methods that have it; first those of the fewest: they come nearest to what is asked."""
+    found: dict[str, list[str]] = {}
+    for one in excluded:
+        found.setdefault(re.sub(rf"\b{one.algorithm}\b", "it", one.reason), []).append(one.algorithm)
+    lines = {reason: ", ".join(dict.fromkeys(names)) for reason, names in found.items()}
+    return [f"{names}: {reason}" for reason, names in sorted(lines.items(), key=lambda item: item[1].count(","))]
 
 
 def _no_mechanism(info: AlgorithmInfo) -> str:

@@ -1,7 +1,8 @@
 """What is searched: of a method conf/search/<algorithm>.yaml, of its mechanism privacy.yaml; the points that are tried.
 
 A space has, for a key of the run, a list of choices or a range `{low, high, log, int}`. A range may say how far it may
-be widened: `least`, `most`. The first point is the shipped setting. The others are those of a scrambled Sobol sequence
+be widened: `least`, `most`. Keys of an option that the space may choose (codec.fraction of codec: [none, topk]) count
+where it is chosen. The first point is the shipped setting. The others are those of a scrambled Sobol sequence
 (Optuna's QMCSampler): the same unit cube for every method, whatever the values of its axes mean. A point is known from
 the space, the seed and its number alone. So a search that goes on tries what it would have tried.
 """
@@ -23,6 +24,7 @@ from vflbench import config, registry
 from vflbench.choosing.command import written
 from vflbench.choosing.question import Question
 from vflbench.choosing.shown import hidden
+from vflbench.config.typed import options_with
 from vflbench.types import Problem, RunConfig, VflbenchError, refuse
 
 FOLDER = "search"
@@ -71,14 +73,32 @@ def of(algorithm: str, run: RunConfig, question: Question) -> Space:
     fixed = {word.partition("=")[0] for word in question.words}
     found: Space = {}
     spaces = {**read(algorithm, question.config_dir), **read(MECHANISM, question.config_dir)}
+    spaces = {key: given for key, given in spaces.items() if key not in fixed}
     for key, given in spaces.items():
-        if key in fixed or not has(run, key) or _idle(run, key):
+        ours = has(run, key)
+        if _idle(run, key) or not (ours or _offers(spaces, key)):
             continue
-        if isinstance(given, list):
+        if isinstance(given, list) and ours:
             given = [value for value in given if _goes(_with(run, key, value), question)]
         if not isinstance(given, list) or len(given) > 1:
             found[key] = given
-    return found
+    return {key: given for key, given in found.items() if has(run, key) or _offers(found, key)}
+
+
+def _offers(space: Space, key: str) -> bool:
+    """Whether an option that the space may choose has the key."""
+    group, _, leaf = key.partition(".")
+    return bool(leaf) and group in space and not {*options_with(group, leaf)}.isdisjoint(space[group])
+
+
+def counting(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values without keys of options that they do not choose."""
+    chosen = {key: [value] for key, value in values.items() if "." not in key}
+    return {
+        key: value
+        for key, value in values.items()
+        if key.split(".")[0] not in chosen or "." not in key or _offers(chosen, key)
+    }
 
 
 def _with(run: RunConfig, key: str, value: Any) -> RunConfig:
@@ -117,9 +137,9 @@ def default(run: RunConfig, key: str) -> Any:
 
 def defaults(run: RunConfig, space: Space) -> dict[str, Any]:
     """The shipped setting of a space's keys, which is at most what the data allow."""
-    found = {key: default(run, key) for key in space}
+    found = {key: default(run, key) for key in space if has(run, key)}
     for key, given in space.items():
-        if isinstance(given, dict) and "most" in given and found[key] is not None:
+        if isinstance(given, dict) and "most" in given and found.get(key) is not None:
             found[key] = min(found[key], given["most"])
     return found
 
@@ -154,7 +174,7 @@ def point(space: Space, seed: int, number: int) -> dict[str, Any]:
         for _ in range(number):
             trial = study.ask(dict(axes))
             study.tell(trial, 0.0)
-    return {key: value_at(space[key], trial.params[key]) for key in space}
+    return counting({key: value_at(space[key], trial.params[key]) for key in space})
 
 
 def value_at(given: Any, share: float) -> Any:

@@ -69,9 +69,11 @@ def ask(words: Sequence[str], out: str | None, config_dir: str | None) -> tuple[
         problems.append(Problem("algorithm", ",".join(asked.algorithms or []) or "(missing)", "name one method"))
     if not any(word.startswith("dataset=") for word in asked.words):
         problems.append(Problem("dataset", "(missing)", "name the data set"))
+    if asked.epsilon is not None and asked.mechanism is None:
+        problems.append(Problem("privacy", "(missing)", "name the mechanism: each has values of its own"))
     refuse(problems)
     assert asked.algorithms is not None
-    file = _file(asked.algorithms[0], asked.dataset, out)
+    file = _file(asked, out)
     if file.exists() and not asked.overwrite:
         raise VflbenchError(f"{file} already exists: replace it with overwrite=true, or choose another --out DIR")
     return asked, file
@@ -88,8 +90,8 @@ def keep(folder: Path, record: Record, file: Path, overwrite: bool) -> Trial:
     return best
 
 
-def _file(algorithm: str, dataset: str, out: str | None) -> Path:
-    """The file for the values: below --out, else below the options of a checkout.
+def _file(asked: question.Question, out: str | None) -> Path:
+    """The file for the values, of a mechanism's noise its own: below --out, else below the options of a checkout.
 
     Raises
     ------
@@ -101,7 +103,9 @@ def _file(algorithm: str, dataset: str, out: str | None) -> Path:
     folder = Path(out) if out is not None else conf
     if folder.exists() and not folder.is_dir():
         raise VflbenchError(f"--out {out}: is a file, not a folder")
-    return folder / "tuned" / algorithm / f"{dataset}.yaml"
+    assert asked.algorithms is not None
+    place = folder / "tuned" if asked.mechanism in (None, "none") else folder / "tuned" / "private" / asked.mechanism
+    return place / asked.algorithms[0] / f"{asked.dataset}.yaml"
 
 
 def _table(record: Record, method: Method) -> Iterator[list[str]]:
@@ -165,9 +169,10 @@ def text(record: Record, method: Method, best: Trial) -> str:
 
 
 def _settings(method: Method, best: Trial) -> list[str]:
-    """The words of method and mechanism that were typed, but the number of parties, and those of the best values."""
-    groups = (*question.METHODS, spaces.MECHANISM)
-    typed = [word for word in method.words if word.partition("=")[0].split(".")[0] in groups]
+    """The words of the method that were typed, but the number of parties, and those of the best values."""
+    noise = spaces.read(spaces.MECHANISM)  # its budget is none of them
+    keys = [(word, word.partition("=")[0]) for word in method.words]
+    typed = [word for word, key in keys if key.split(".")[0] in question.METHODS or key in noise]
     typed = [word for word in typed if not word.startswith(("algorithm=", *question.DIVISION))]
     return [*typed, *(f"{key}={written(value)}" for key, value in best.values.items())]
 

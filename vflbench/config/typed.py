@@ -115,7 +115,7 @@ def value_problems(
 def _unlisted_key(typed: str, parts: list[str], depth: int, inside: Any, is_field: bool) -> str | None:
     """Why `parts[depth]`, a key that options of its group have, is not in the chosen one; None for an unknown key."""
     where, key = ".".join(parts[:depth]), parts[depth]
-    having = _options_with(where, key) if depth == 1 and (is_field or where in KEYED) else []
+    having = options_with(where, key) if depth == 1 and (is_field or where in KEYED) else []
     if not is_field and not having:
         return None
     owner = _owner(parts[:depth], inside)
@@ -131,7 +131,7 @@ def _owner(above: list[str], inside: Any) -> str:
     return f"{where}={inside.get('name')}" if isinstance(inside, dict) and inside.get("name") else where
 
 
-def _options_with(group: str, key: str) -> list[str]:
+def options_with(group: str, key: str) -> list[str]:
     """The options of vflbench's own in `group` that list `key`."""
     files = sorted((registry.config_dir() / group).glob("*.yaml"))
     return [path.stem for path in files if re.search(rf"^{key}:", path.read_text(encoding="utf-8"), re.MULTILINE)]

@@ -82,7 +82,7 @@ class SimulatedEngine(Engine):
     def _loop(self) -> None:
         runtime, cohort = self.runtime, self.cohort
         ready, step = runtime.ready, runtime.step
-        while True:
+        while not self._only_ahead():
             while ready:
                 step(ready.popleft())
             if cohort.calls:
@@ -95,6 +95,11 @@ class SimulatedEngine(Engine):
         if waiting and not runtime.stopping:
             lines = "; ".join(f"{p.name} (round {p.round}) waits for {p.waiting_for}" for p in waiting)
             raise FederationError(f"deadlock: nobody can run and nothing is in flight. {lines}")
+
+    def _only_ahead(self) -> bool:
+        """Whether training was stopped, and who still runs is in a later round: nobody answers there any more."""
+        left = (p.round for p in self.order if not p.finished)
+        return self.runtime.stopping and all(round > self.finished_round for round in left)
 
     def _release(self) -> bool:
         """Nobody can run: let the parked parties of the lowest round go on. False where the next event comes first.
