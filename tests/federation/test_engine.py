@@ -1,5 +1,6 @@
 """The simulated engine: messages and their times by hand, errors, evaluation, clocks, schedules, stopping, size."""
 
+import contextlib
 import gc
 
 import numpy as np
@@ -435,6 +436,31 @@ def test_on_round_stops_before_anybody_begins_a_later_round():
     assert engine.finished_round == 4
     assert engine.bytes_sent == 4 * 600
     assert len(engine.ledger.take(4)) == 24
+
+
+def test_training_that_stops_waits_for_nobody_who_has_gone_ahead():
+    """A party in its second round asks one that has stopped, again and again, as passive parties of PubSub-VFL do."""
+
+    async def slow(me, data, public, config):
+        async for _ in me.rounds():
+            await me.recv_any(("last", "ahead"), "message", timeout=5.0)
+
+    async def last(me, data, public, config):
+        async for _ in me.rounds():
+            await me.send("slow", X)
+
+    async def ahead(me, data, public, config):
+        waits = 0
+        async for t in me.rounds():
+            while t == 2:
+                with contextlib.suppress(TimeoutError):
+                    await me.recv("slow", timeout=0.1)
+                waits += 1
+                assert waits < 1000, "nobody answers any more"
+
+    programs = {"slow": slow, "last": last, "ahead": ahead}
+    engine = run_programs(programs, rounds=3, eval_every=4, network=NET, on_round=lambda round, engine: True)
+    assert engine.finished_round == 1
 
 
 def test_a_thousand_parties():
