@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vflbench import adapt, config, registry
 from vflbench.choosing import spaces
-from vflbench.choosing.question import DIVISION, SHIPPED, Question
+from vflbench.choosing.question import DIVISION, SHIPPED, SHIPPED_PRIVATE, Question
 from vflbench.choosing.record import Excluded, Method
 from vflbench.choosing.shown import hidden
 from vflbench.types import AlgorithmInfo, ConfigError, RunConfig, VflbenchError, messages, refuse
@@ -80,14 +80,14 @@ def _common(question: Question) -> list[str]:
     if question.cost == "seconds" and not {"compute", "engine.compute_clock"} & typed:
         words += ["compute=reference", "engine.compute_clock=modelled"]  # one clock for all
     words = [word for word in words if not word.startswith("privacy.")]
-    return [*words, *SHIPPED]
+    return [*words, SHIPPED]
 
 
 def _private(question: Question, mechanism: str) -> list[str]:
     """The overrides of a mechanism."""
     if mechanism == "none":
         return []
-    return [f"privacy={mechanism}", *(word for word in question.words if word.startswith("privacy."))]
+    return [f"privacy={mechanism}", SHIPPED_PRIVATE, *(word for word in question.words if word.startswith("privacy."))]
 
 
 def _given(mechanism: str) -> str | None:

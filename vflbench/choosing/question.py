@@ -25,7 +25,8 @@ KEYS = ("data_root", "device", "predictions", "rounds", "epochs", "eval_every", 
 METHODS = ("algorithm", "model", "codec")  #: groups of a method: tune keeps what is typed, choose searches
 DIVISION = tuple(f"algorithm.{key}" for key in DIVISORS)
 RESOURCE = "launcher."  # begins a key that the launcher is told: launcher.partition=gpu
-SHIPPED = ("tuned@_global_=none", "tuned/private@_global_=none")  # no values that somebody has searched for
+SHIPPED = "tuned@_global_=none"  # no values that somebody has searched for
+SHIPPED_PRIVATE = "tuned/private@_global_=none"  # none for a mechanism either
 
 
 @dataclass

@@ -149,7 +149,8 @@ def text(record: Record, method: Method, best: Trial) -> str:
     whole = "" if any(run.status == PRUNED for run in [*method.trials, *method.repeats]) else "none was pruned; "
     repeated = sum(len(choice.runs_of(record, method, trial)) > 1 for trial in method.trials)
     more = f"; {repeated} of them also with {', '.join(map(str, record.repeats))}, which decide" if repeated else ""
-    words = [word for word in method.words if not word.startswith(("algorithm=", "dataset=", "tuned@"))]
+    hidden = ("algorithm=", "dataset=", question.SHIPPED, question.SHIPPED_PRIVATE)
+    words = [word for word in method.words if not word.startswith(hidden)]
     beside = _beside(method, best)
     lines = [
         "# @package _global_",
