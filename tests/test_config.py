@@ -207,6 +207,16 @@ def test_tuned_values_count_unless_the_command_says_otherwise(mine: Path) -> Non
     assert typed is not None and (typed.rounds, typed.algorithm.lr) == (3, 0.7)
 
 
+def test_tuned_values_of_another_network_are_left_out(mine: Path) -> None:
+    (mine / "tuned" / "vfl").mkdir(parents=True)
+    (mine / "tuned" / "vfl" / "breast_cancer.yaml").write_text("# @package _global_\nmodel:\n  embedding: 3\n")
+    run = ("algorithm=vfl", "dataset=breast_cancer", "dataset.problem=learning")
+    own, other = plan(*run, base=(), user_dir=mine).config, plan(*run, "model=linear", base=(), user_dir=mine).config
+    assert own is not None and own.model.embedding == 3
+    assert other is not None and other.model.name == "linear"
+    assert "model.embedding" in problems(*run, "model=linear", "model.embedding=3", base=(), user_dir=mine)
+
+
 def test_another_hydra_application_in_this_process_is_left_alone() -> None:
     from hydra.core.global_hydra import GlobalHydra
 
