@@ -214,7 +214,37 @@ def test_tuned_values_of_another_network_are_left_out(mine: Path) -> None:
     own, other = plan(*run, base=(), user_dir=mine).config, plan(*run, "model=linear", base=(), user_dir=mine).config
     assert own is not None and own.model.embedding == 3
     assert other is not None and other.model.name == "linear"
+    options = {"user_dir": mine, "base": ()}
+    (mine / "tuned" / "vfl" / "breast_cancer.yaml").write_text("# @package _global_\nmodel:\n  embeding: 3\n")
+    assert "model.embeding" in problems(*run, **options)
+    (mine / "tuned" / "vfl" / "breast_cancer.yaml").write_text("# @package _global_\nmodel:\n  embedding: 3\n")
     assert "model.embedding" in problems(*run, "model=linear", "model.embedding=3", base=(), user_dir=mine)
+
+
+def test_values_tuned_with_noise_count_instead_of_the_others(mine: Path) -> None:
+    run = ("algorithm=vfl", "dataset=breast_cancer", "dataset.problem=learning")
+    for place, text in (("vfl", "  lr: 0.5\n  batch_size: 7\n"), ("private/gdp_embedding/vfl", "  lr: 0.25\n")):
+        (mine / "tuned" / place).mkdir(parents=True)
+        (mine / "tuned" / place / "breast_cancer.yaml").write_text("# @package _global_\nalgorithm:\n" + text)
+    for words, values in (
+        ([], (0.5, 7)),
+        (["privacy=gdp_embedding"], (0.25, 256)),
+        (["privacy=label_rr"], (0.5, 7)),
+        (["privacy=gdp_embedding", "tuned/private@_global_=none"], (0.5, 7)),
+    ):
+        config = plan(*run, *words, base=(), user_dir=mine).config
+        assert config is not None and (config.algorithm.lr, config.algorithm.batch_size) == values, words
+
+
+def test_a_run_and_a_sweep_leave_values_of_another_network_out_too(tmp_path: Path) -> None:
+    from vflbench import cli
+
+    words = ["algorithm=vfl", "dataset=bank", "dataset.source=synthetic", "dataset.samples=300", "epochs=1"]
+    words += ["privacy=gdp_embedding", "plot=none", "floor=none"]
+    assert cli.command([*words, "model=linear", f"hydra.run.dir={tmp_path / 'run'}"]) == 0
+    assert "embedding" not in (tmp_path / "run" / ".hydra" / "config.yaml").read_text().split("privacy:")[0]
+    assert cli.command(["-m", *words, "model=linear,mlp10", f"hydra.sweep.dir={tmp_path / 'sweep'}"]) == 0
+    assert len([*(tmp_path / "sweep").glob("*/summary.json")]) == 2
 
 
 def test_another_hydra_application_in_this_process_is_left_alone() -> None:

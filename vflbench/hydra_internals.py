@@ -42,7 +42,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, RunMode, TaskFunction
 from omegaconf import DictConfig, open_dict
 
-from vflbench import registry
+from vflbench import registry, tuned
 
 __all__ = ["Glob", "HydraException", "Override", "RangeSweep"]  # types that other modules use
 VERIFIED = ("1.3.2", "1.3.8")
@@ -183,11 +183,15 @@ class Loader(ConfigLoaderImpl):
 
     def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: Any) -> DictConfig:
         """What comes first is seldom another, Hydra's own files and ours up to the model: its sum is remembered."""
+        defaults = tuned.counting(defaults)
         first = list(itertools.takewhile(lambda one: not str(one.config_path).startswith(VARIED), defaults))
         key = tuple((repr(one), repo.delegate.pickled(one.config_path)) for one in first)
         if key not in _merged:
             _merged[key] = pickle.dumps(super()._compose_config_from_defaults_list(first, repo))
         cfg: DictConfig = super()._compose_config_from_defaults_list([Merged(key), *defaults[len(first) :]], repo)
+        for one in defaults:
+            if str(one.config_path).startswith(tuned.PLACE):
+                tuned.without_other_models(cfg, self._load_single_config(one, repo).config)
         return cfg
 
     def _load_single_config(self, default: ResultDefault, repo: Any) -> ConfigResult:

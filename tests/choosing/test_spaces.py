@@ -96,7 +96,8 @@ def test_keys_of_an_option_count_where_it_is_chosen(hydra: Any) -> None:
     for codec, kept in (("int8", False), ("topk", True)):
         asked.words = [*asked.words[:3], f"codec={codec}"]
         typed = spaces.of("vfl", planned(hydra, "vfl", f"codec={codec}"), asked)
-        assert ("codec.fraction" in typed) == kept and "codec" not in typed
+        assert {"codec.fraction" in typed, "codec.feedback" in typed} == {kept} and "codec" not in typed
+    assert "codec.feedback" not in spaces.defaults(planned(hydra, "vfl"), space)
     asked.words = ["codec.fraction=0.1"]
     assert "codec.fraction" not in spaces.of("vfl", planned(hydra, "vfl", "codec=topk"), asked)
 

@@ -196,16 +196,6 @@ def test_tuned_values_are_valid(path: Path, hydra: Any) -> None:
     assert config.plan(hydra, words).config is not None
 
 
-@pytest.mark.parametrize("path", [path for path in TUNED if "private" in path.parts], ids=name_of)
-def test_values_found_with_noise_replace_all_that_were_found_without(path: Path) -> None:
-    """Both files are read, and this one last. How the data are divided and for how long is not searched."""
-    plain = CONF / "tuned" / path.parent.name / path.name
-    without, noisy = (read_yaml(file) if file.exists() else {} for file in (plain, path))
-    for group in ("algorithm", "model"):
-        left = without.get(group, {}).keys() - noisy.get(group, {}).keys()
-        assert left <= {"parties", "default_rounds"}, left
-
-
 DRAWN = {
     f"experiment/{runs['experiment']}"
     for name in definition.names()

@@ -31,7 +31,8 @@ ALLOWED: dict[str, set[str]] = {
     "runner": {"adapt", "exposure", "algorithms", "attacks", "results", "registry", "contracts"} | PIECES,
     "papers": {"adapt", "config", "contracts", "runner", "algorithms", "attacks", "results", "plots", "registry"}
     | PIECES,
-    "hydra_internals": {"registry"},
+    "tuned": {"registry"},
+    "hydra_internals": {"registry", "tuned"},
     "version": set(),
     "config": {"adapt", "registry", "contracts", "hydra_internals"} | PIECES,
 }

@@ -22,6 +22,7 @@ BANK = (
     "compute=paper_table8",
     "algorithm.batch_size=64",
     "tuned@_global_=none",  # the five architectures with the same settings
+    "tuned/private@_global_=none",
     "seed=0",
 )
 

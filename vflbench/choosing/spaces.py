@@ -125,6 +125,8 @@ def has(run: RunConfig, key: str) -> bool:
     """Whether a configuration has the key."""
     group, _, leaf = key.partition(".")
     place = getattr(run, group, None)
+    if leaf and group == "codec":  # all have the field `feedback`, but not all take it
+        return run.codec.name in options_with(group, leaf)
     return hasattr(run, group) if not leaf else place is not None and hasattr(place, leaf)
 
 

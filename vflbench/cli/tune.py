@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from vflbench import registry
 from vflbench.choosing import best as choice
-from vflbench.choosing import question, spaces
+from vflbench.choosing import question
 from vflbench.choosing.command import written
 from vflbench.choosing.halving import PRUNED
 from vflbench.choosing.record import Method, Record, Trial
@@ -24,6 +24,8 @@ from vflbench.results.sweep import align
 from vflbench.types import Problem, VflbenchError, refuse
 
 PLACE = RUNS / "tune"
+#: how much noise is the run's own, and the mechanism is in the file's place
+BUDGET = ("privacy=", *(f"privacy.{key}=" for key in ("epsilon", "delta", "mu", "noise_multiplier", "label_epsilon")))
 USAGE = (
     "vflbench tune algorithm=A dataset=D [trials=N] [budget=30m] [target=T] [cost=bytes|seconds|weighted] [jobs=N] "
     "[seed=0] [seeds=1] [prune=false] [overwrite=true] [resume=true] [privacy=...] [topology=...] "
@@ -40,7 +42,9 @@ def command(args: list[str]) -> int:
         description="Search a method's settings: the best validation metric, or with target= the least cost to it.",
     )
     parser.add_argument("words", nargs="*", help="what to tune")
-    parser.add_argument("--out", metavar="DIR", help="a folder of options: the values go into DIR/tuned/A/D.yaml")
+    parser.add_argument(
+        "--out", metavar="DIR", help="a folder of options: the values go into DIR/tuned/[private/MECHANISM/]A/D.yaml"
+    )
     parser.add_argument("--config-dir", metavar="DIR", help="a folder with options of your own")
     flags = parser.parse_intermixed_args(args)
     asked, file = ask(flags.words, flags.out, flags.config_dir)
@@ -171,9 +175,8 @@ def text(record: Record, method: Method, best: Trial) -> str:
 
 def _settings(method: Method, best: Trial) -> list[str]:
     """The words of the method that were typed, but the number of parties, and those of the best values."""
-    noise = spaces.read(spaces.MECHANISM)  # its budget is none of them
-    keys = [(word, word.partition("=")[0]) for word in method.words]
-    typed = [word for word, key in keys if key.split(".")[0] in question.METHODS or key in noise]
+    typed = [word for word in method.words if word.partition("=")[0].split(".")[0] in (*question.METHODS, "privacy")]
+    typed = [word for word in typed if not word.startswith(BUDGET)]
     typed = [word for word in typed if not word.startswith(("algorithm=", *question.DIVISION))]
     return [*typed, *(f"{key}={written(value)}" for key, value in best.values.items())]
 

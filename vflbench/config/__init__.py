@@ -322,8 +322,9 @@ def untyped(cfg: DictConfig, hydra: Any = None) -> frozenset[str]:
     if any(source.provider == "command-line" for source in hydra.runtime.config_sources if _has(source, chosen)):
         return frozenset()
     ours: dict[str, Any] = {}
-    tuned = [f"{group}/{hydra.runtime.choices[f'{group}@_global_']}" for group in ("tuned", "tuned/private")]
-    for path in (f"algorithm/{chosen}", *tuned):
+    tuned = [f"{group}/{hydra.runtime.choices[f'{group}@_global_']}" for group in ("tuned/private", "tuned")]
+    found = [path for path in tuned if (config_dir() / f"{path}.yaml").is_file()]
+    for path in (f"algorithm/{chosen}", *found[:1]):  # values found with noise count instead of the others
         if (file := config_dir() / f"{path}.yaml").is_file():
             read = yaml.safe_load(file.read_text(encoding="utf-8"))
             ours |= read if path.startswith("algorithm") else read.get("algorithm", {})

@@ -89,32 +89,11 @@ def _store_plugins(overrides: list[str]) -> None:
 def compose(hydra: Session, overrides: Sequence[str], sweep: bool = False) -> DictConfig:
     """The composed configuration, `hydra` included. Raises VflbenchError, in Hydra's words, where Hydra refuses."""
     try:
-        cfg = hydra.composed(overrides, sweep)
-        _leave_other_models_values_out(cfg, overrides)
-        return cfg
+        return hydra.composed(overrides, sweep)
     except Exception as error:  # beside Hydra's own errors: its assertions and conversions fail on what was typed
         texts = [str(error), str(error.__cause__ or "")]
         reasons = texts if isinstance(error, yaml.YAMLError) else [text.strip().partition("\n")[0] for text in texts]
         raise VflbenchError(UNCOMPOSED + " ".join(filter(None, reasons))) from error
-
-
-def _leave_other_models_values_out(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Tuned values may have keys of the network that they were found with. Take out those that the chosen one lacks."""
-    name, runtime = OmegaConf.select(cfg, "model.name"), cfg.hydra.runtime
-    if name not in registry.model_modules():
-        return
-    fields = {field.name for field in dataclasses.fields(registry.option_config("model", name, whole=False))}
-    typed = {text.lstrip("+").partition("=")[0] for text in overrides}
-    for source in runtime.config_sources:
-        for group in ("tuned", "tuned/private"):
-            place = Path(source.path.removeprefix("file://"), group)
-            file = place / f"{runtime.choices.get(f'{group}@_global_')}.yaml"
-            values = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
-            found = values.get("model", {}) if isinstance(values, dict) else {}
-            for key in {*found} - fields:
-                if f"model.{key}" not in typed:
-                    with open_dict(cfg):
-                        cfg.model.pop(key, None)
 
 
 def configurations(hydra: Session, jobs: Iterable[Sequence[str]]) -> Iterator[tuple[list[str], dict[str, Any]]]:
