@@ -189,10 +189,7 @@ class Loader(ConfigLoaderImpl):
         if key not in _merged:
             _merged[key] = pickle.dumps(super()._compose_config_from_defaults_list(first, repo))
         cfg: DictConfig = super()._compose_config_from_defaults_list([Merged(key), *defaults[len(first) :]], repo)
-        for one in defaults:
-            if str(one.config_path).startswith(tuned.PLACE):
-                tuned.without_other_models(cfg, self._load_single_config(one, repo).config)
-        return cfg
+        return tuned.of_this_model(cfg, defaults, lambda one: self._load_single_config(one, repo).config)
 
     def _load_single_config(self, default: ResultDefault, repo: Any) -> ConfigResult:
         if isinstance(default, Merged):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -12,26 +13,24 @@ from vflbench import registry
 PLACE, PRIVATE = "tuned/", "tuned/private/"  # of the files
 
 
-def counting(defaults: list[Any]) -> list[Any]:
+def counting(files: list[Any]) -> list[Any]:
     """The files of a configuration (Hydra's results, each with a config_path), without values that others replace."""
-    noisy = any(str(one.config_path).startswith(PRIVATE) for one in defaults)
-    return [one for one in defaults if not noisy or not str(one.config_path).startswith(PLACE) or _private(one)]
+    noisy = [one for one in files if str(one.config_path).startswith(PRIVATE)]
+    return [one for one in files if not noisy or one in noisy or not str(one.config_path).startswith(PLACE)]
 
 
-def _private(one: Any) -> bool:
-    return str(one.config_path).startswith(PRIVATE)
+def of_this_model(cfg: DictConfig, files: list[Any], read: Callable[[Any], Any]) -> DictConfig:
+    """Take keys of another network, which tuned values may have, out of `cfg`, and return it."""
+    name, models = OmegaConf.select(cfg, "model.name"), registry.model_modules()
+    for one in files:
+        values = OmegaConf.select(read(one), "model") if str(one.config_path).startswith(PLACE) else None
+        if isinstance(values, DictConfig) and name in models:
+            for key in {*map(str, values)} - _keys(name):
+                if any(key in _keys(other) for other in models):  # else it is an error, which is told
+                    with open_dict(cfg):
+                        cfg.model.pop(key, None)
+    return cfg
 
 
-def without_other_models(cfg: DictConfig, values: Any) -> None:
-    """Take tuned values of a network out of `cfg` where the chosen one has no such key, and another one has."""
-    name, found = OmegaConf.select(cfg, "model.name"), OmegaConf.select(values, "model")
-    models = registry.model_modules()
-    if not isinstance(found, DictConfig) or name not in models:
-        return
-    keys = {
-        model: {field.name for field in dataclasses.fields(registry.option_config("model", model, whole=False))}
-        for model in models
-    }
-    for key in {*map(str, found)} & set().union(*keys.values()) - keys[name]:
-        with open_dict(cfg):
-            cfg.model.pop(key, None)
+def _keys(model: str) -> set[str]:
+    return {field.name for field in dataclasses.fields(registry.option_config("model", model, whole=False))}
