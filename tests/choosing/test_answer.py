@@ -79,6 +79,11 @@ def test_a_tie_is_said(tmp_path: Path) -> None:
     assert found["methods"][1]["behind"]["tie"] and "a tie with SVFL" in found["sure"]
 
 
+def test_seeds_that_agree_have_no_interval(tmp_path: Path) -> None:
+    alike = [method(tmp_path, "vfl", curves([(1000, 9.0)] * 3)), method(tmp_path, "svfl", curves([(3000, 1.0)] * 3))]
+    assert answer.answer(tmp_path, record(alike))["sure"].endswith("takes 3 times as much (with each of 3 seeds).")
+
+
 def test_the_share_of_seeds_comes_first(tmp_path: Path) -> None:
     lucky = [*curves([(10, 0.1)]), *curves([(10, 0.1)] * 2, last=0.85)]
     found = answer.answer(tmp_path, record([method(tmp_path, "vfl", lucky), method(tmp_path, "svfl", FAST)]))

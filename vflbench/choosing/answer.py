@@ -279,7 +279,10 @@ def _sure(rows: Sequence[Mapping[str, Any]], winner: Ranked | None) -> str:
         return f"{share}. The next, {others[0]['label']}, {why}."
     if not behind["ratio"]:
         return f"{share}. The next, {others[0]['label']}, takes more (95 %, paired by seed)."
-    interval = f"95 %: {behind['low']:.3g} to {behind['high']:.3g}, {behind['seeds']} seeds"
+    low, high = f"{behind['low']:.3g}", f"{behind['high']:.3g}"
+    interval = (
+        f"with each of {behind['seeds']} seeds" if low == high else f"95 %: {low} to {high}, {behind['seeds']} seeds"
+    )
     return f"{share}. The next, {others[0]['label']}, takes {behind['centre']:.3g} times as much ({interval})."
 
 
