@@ -57,6 +57,8 @@ def search(
     ----------
     stopped : what is done with what is known when the search is interrupted.
     """
+    import pandas  # noqa: F401  # now: an import that is interrupted later cannot be repeated, and the answer needs it
+
     folder, record = place(asked, root)
     entering: list[Method] = []
     if not record.methods:
