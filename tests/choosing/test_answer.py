@@ -82,6 +82,9 @@ def test_a_tie_is_said(tmp_path: Path) -> None:
 def test_seeds_that_agree_have_no_interval(tmp_path: Path) -> None:
     alike = [method(tmp_path, "vfl", curves([(1000, 9.0)] * 3)), method(tmp_path, "svfl", curves([(3000, 1.0)] * 3))]
     assert answer.answer(tmp_path, record(alike))["sure"].endswith("takes 3 times as much (with each of 3 seeds).")
+    near = curves([(300000, 1.0), (300001, 1.0), (300000, 1.0)])
+    other = [method(tmp_path, "mtcd", curves([(100000, 9.0)] * 3)), method(tmp_path, "avfl", near)]
+    assert answer.answer(tmp_path, record(other))["sure"].endswith("takes 3 times as much (95 %: 3 to 3, 3 seeds).")
 
 
 def test_the_share_of_seeds_comes_first(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The answer of `vflbench choose`: what was found, as data first (docs/concepts/choosing.md has the schema)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -279,11 +280,10 @@ def _sure(rows: Sequence[Mapping[str, Any]], winner: Ranked | None) -> str:
         return f"{share}. The next, {others[0]['label']}, {why}."
     if not behind["ratio"]:
         return f"{share}. The next, {others[0]['label']}, takes more (95 %, paired by seed)."
-    low, high = f"{behind['low']:.3g}", f"{behind['high']:.3g}"
-    interval = (
-        f"with each of {behind['seeds']} seeds" if low == high else f"95 %: {low} to {high}, {behind['seeds']} seeds"
-    )
-    return f"{share}. The next, {others[0]['label']}, takes {behind['centre']:.3g} times as much ({interval})."
+    same = math.isclose(behind["low"], behind["high"], rel_tol=1e-9)  # every seed has the same ratio
+    interval = "with each of" if same else f"95 %: {behind['low']:.3g} to {behind['high']:.3g},"
+    more = f"takes {behind['centre']:.3g} times as much ({interval} {behind['seeds']} seeds)"
+    return f"{share}. The next, {others[0]['label']}, {more}."
 
 
 # --- what would change it ---------------------------------------------------------------------------------------------
