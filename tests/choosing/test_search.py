@@ -368,6 +368,13 @@ def test_of_a_graph_alone_and_centralised_are_trained(tmp_path: Path) -> None:
     assert floor["alone"]["test"] is not None and floor["centralised"]["note"].startswith("algorithm=centralized_gnn")
 
 
+def test_an_interrupt_finds_no_first_import_of_pandas() -> None:
+    """Interrupted, it fails when it is tried again, and the answer so far needs it."""
+    lines = ["import sys", "from vflbench.cli import choose", "seen = lambda *_: sys.exit('pandas' not in sys.modules)"]
+    lines += ["assert 'pandas' not in sys.modules", "choose.place = seen", "choose.search(None, None)"]
+    assert subprocess.run([sys.executable, "-c", "\n".join(lines)]).returncode == 0
+
+
 @pytest.mark.slow
 def test_ctrl_c_ends_processes_that_train_side_by_side(tmp_path: Path) -> None:
     """A terminal sends it to all of them; the search waits for none for ever, and goes on."""
