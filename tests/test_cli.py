@@ -24,6 +24,7 @@ import vflbench
 from vflbench import cli, config
 from vflbench.cli.help import help_text
 from vflbench.cli.words import made_up
+from vflbench.hydra_internals import Session
 from vflbench.plots import curves
 from vflbench.results import folder as files
 from vflbench.results import inventory, lock, reader
@@ -629,6 +630,22 @@ def test_nothing_is_written_where_another_process_runs(
         write_json(Path("s/0/manifest.json"), {"schema": 1, "config_hash": "x", "config": {}})
         assert vfl(*TOY, "hydra.run.dir=s/0") == 1
         assert "is running there" in capsys.readouterr().err, "that comes before how it could be continued"
+
+
+def test_a_run_that_began_in_the_folder_meanwhile_is_said(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, folder = Session.start, Path("r")
+
+    def later(*args: Any, **how: Any) -> Any:
+        files.prepare(folder)
+        with lock.held(folder):
+            write_json(folder / "manifest.json", {"schema": 1, "config_hash": "x", "config": {}})
+            return start(*args, **how)
+
+    monkeypatch.setattr(Session, "start", later)
+    assert vfl(*TOY, "hydra.run.dir=r") == 1
+    assert "is running there" in capsys.readouterr().err
 
 
 def test_a_mistyped_launcher_is_told_with_the_others(

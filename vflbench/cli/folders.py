@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from vflbench import config
 from vflbench.cli.words import complain, shown
 from vflbench.results import folder as files
-from vflbench.results import identity, inventory, reader
+from vflbench.results import identity, inventory, lock, reader
 from vflbench.results.identity import config_hash
 from vflbench.types import ENDED, ConfigError, EngineConfig, NetworkConfig, Problem, VflbenchError
 
@@ -28,6 +28,16 @@ def state(folder: Path) -> tuple[str | None, str | None]:
 
 def admit(folder: Path, cfg: DictConfig, sweep: bool = False) -> None:
     """Refuse a folder in which a run, or anything else of the user's, would be lost; nothing is written before."""
+    try:
+        _admit(folder, cfg, sweep)
+    except VflbenchError:
+        if inventory.kept(folder):
+            with lock.held(folder):  # where a run is going on, that comes first
+                raise
+        raise
+
+
+def _admit(folder: Path, cfg: DictConfig, sweep: bool) -> None:
     status, identity = state(folder)
     places = (folder.absolute(), *folder.absolute().parents)
     inside = next(

@@ -66,14 +66,8 @@ def start(
     """
     folder, found = config.folder_of(cfg, "hydra.run.dir"), None
     dated = folders.dated(cfg, "run", overrides)
-    try:
-        if not dated:
-            folders.admit(folder, cfg)
-    except VflbenchError:
-        if inventory.kept(folder):
-            with lock.held(folder):  # where a run is going on, that comes first
-                raise
-        raise
+    if not dated:
+        folders.admit(folder, cfg)
     if cfg.resume and not any(text.startswith("hydra.run.dir=") for text in overrides):
         found = folders.to_continue(RUNS, config.plain(cfg))
         if found is not None:
