@@ -435,6 +435,7 @@ class AlgorithmInfo:
     assumes: tuple[str, ...] = ()
     #: a round is a pass over the data: `epochs` and `rounds` are one key, and every round is evaluated
     epochs: bool = False
+    eval_every: int = 10  #: rounds between evaluations, where the key is null and a round is no epoch
     one_shot: bool = False  #: all that it sends is in round 1
     own_rows: bool = False  #: learns also from rows that only the labels' owner has: dataset.own_rows=train
     time_dependent: bool = False  #: control flow depends on virtual time: no replay, and engines may differ

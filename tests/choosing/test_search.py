@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from vflbench import cli, config
-from vflbench.choosing import best, halving, shown
+from vflbench.choosing import best, halving, shown, spaces
 from vflbench.choosing.best import finalists, promising
 from vflbench.choosing.halving import Halving
 from vflbench.choosing.question import parse
@@ -26,7 +26,7 @@ from vflbench.choosing.work import Work
 from vflbench.cli import choose as choosing
 from vflbench.cli import tune
 from vflbench.results import inventory
-from vflbench.types import ConfigError
+from vflbench.types import ConfigError, Problem
 
 TASK = [
     *("dataset=star_schema", "dataset.rows=200", "dataset.dimension_rows=20", "dataset.width=3"),
@@ -234,6 +234,25 @@ def test_a_budget_that_tries_nothing_is_no_complete_search(monkeypatch: pytest.M
     search.began -= 2.0
     assert search.run().status == "out of budget"
     assert search.record.methods[0].out == "the budget ended before it was tried"
+
+
+def test_a_value_that_does_not_go_with_the_others_is_left_out_of_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of bins take no codec, raw columns do; of what is left out, its own keys too."""
+    monkeypatch.setattr(Record, "write", lambda *_: None)
+    for form, kept in (("bins", {"algorithm.form": "bins"}), ("raw", {"algorithm.form": "raw", "codec": "int8"})):
+        words = ["algorithm=send_once", "dataset=breast_cancer", "dataset.problem=learning"]
+        method = Method("send_once", "none", words, {"algorithm.form": [form], "codec": ["int8"]})
+        task = searching(method, trials_each=0)._trial(method, 1)
+        assert task is not None and task.about["values"] == kept
+        assert ("codec=int8" in task.arguments[0]) == ("codec" in kept) and f"algorithm.form={form}" in task.arguments[
+            0
+        ]
+    refused = Method("send_once", "none", [*words, "codec=int8"], {})
+    search = searching(refused, trials_each=0)
+    assert search._trial(refused, 0) is None and refused.trials[0].status == "failed"
+    assert spaces.without(
+        {"codec": "topk", "codec.fraction": 0.1, "model.codecs": 1}, [Problem("codec", "topk", "")]
+    ) == {"model.codecs": 1}
 
 
 def test_no_method_takes_the_time_of_all_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,14 @@ def test_keys_of_an_option_count_where_it_is_chosen(hydra: Any) -> None:
     assert "codec.fraction" not in spaces.of("vfl", planned(hydra, "vfl", "codec=topk"), asked)
 
 
+def test_a_choice_counts_where_it_goes_with_another_one(hydra: Any) -> None:
+    """Shipped are bins, which take no codec; raw columns do. Randomised bins go with nothing else."""
+    for words, forms, codec in (([], 3, True), (["privacy=rr_bins"], 0, False)):
+        asked = question.parse(["algorithm=send_once", *DATA["aligned"], *words, "trials=1"], "tune")
+        space = spaces.of("send_once", planned(hydra, "send_once", *words), asked)
+        assert (len(space.get("algorithm.form", [])), "codec" in space) == (forms, codec)
+
+
 SPACE: dict[str, Any] = {
     "algorithm.lr": {"low": 0.01, "high": 1.0, "log": True},
     "algorithm.local_steps": {"low": 1, "high": 16, "log": True, "int": True, "most": 20},

@@ -229,18 +229,21 @@ class Search:
                 yield task
 
     def _trial(self, method: Method, level: int) -> Task | None:
-        """A trial to train; None where its setting is refused, which counts as a trial."""
+        """A trial to train, less values that do not go with others; None where it is refused: that counts as one."""
         folder = f"trials/{slug(method)}/{level}"
         values = spaces.point(method.space, self.question.seed, level) if level else {}
-        base = [*method.words, *spaces.in_words(values), *self._of_question(self.question.seed), *QUIET]
-        began = time.time() - self.began
-        try:
-            run = self._planned(base)
-        except ConfigError as error:
-            reason = "; ".join(str(problem).rstrip(".") for problem in error.problems)
-            failed = Trial(level, values, folder, "failed", False, None, None, None, began, 0.0, reason)
-            self._keep(method, failed)
-            return None
+        began, run = time.time() - self.began, None
+        while run is None:
+            base = [*method.words, *spaces.in_words(values), *self._of_question(self.question.seed), *QUIET]
+            try:
+                run = self._planned(base)
+            except ConfigError as error:
+                if (fewer := spaces.without(values, error.problems)) == values:
+                    reason = "; ".join(str(problem).rstrip(".") for problem in error.problems)
+                    failed = Trial(level, values, folder, "failed", False, None, None, None, began, 0.0, reason)
+                    self._keep(method, failed)
+                    return None
+                values = fewer
         values = values or spaces.defaults(run, method.space)
         shows = shown.names(run)
         begun = self.record.running.get(folder)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,8 @@ def of(algorithm: str, run: RunConfig, question: Question) -> Space:
         if _idle(run, key) or not (ours or _offers(spaces, key)):
             continue
         if isinstance(given, list) and ours:
-            given = [value for value in given if _goes(_with(run, key, value), question)]
+            others = {other: choices for other, choices in spaces.items() if other != key}
+            given = [value for value in given if _goes(_with(run, key, value), others, question)]
         if not isinstance(given, list) or len(given) > 1:
             found[key] = given
     return {key: given for key, given in found.items() if has(run, key) or _offers(found, key)}
@@ -111,9 +112,17 @@ def _with(run: RunConfig, key: str, value: Any) -> RunConfig:
     return dataclasses.replace(run, **{group: dataclasses.replace(getattr(run, group), **{leaf: value})})
 
 
-def _goes(run: RunConfig, question: Question) -> bool:
-    """Whether a setting fits together, and shows no more than is asked."""
-    return hidden(run, question) is None and not config.check(run)
+def _goes(run: RunConfig, others: Space, question: Question) -> bool:
+    """Whether a setting fits together, itself or with another choice, and shows no more than is asked."""
+    choices = [(key, value) for key, given in others.items() if isinstance(given, list) for value in given]
+    more = (_with(run, key, value) for key, value in choices if has(run, key))
+    return any(hidden(one, question) is None and not config.check(one) for one in (run, *more))
+
+
+def without(values: Mapping[str, Any], problems: Iterable[Problem]) -> dict[str, Any]:
+    """The values of the keys that have no problem."""
+    keys = tuple(problem.key for problem in problems)
+    return {key: value for key, value in values.items() if not f"{key}.".startswith(tuple(f"{k}." for k in keys))}
 
 
 def _idle(run: RunConfig, key: str) -> bool:

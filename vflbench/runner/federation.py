@@ -132,7 +132,7 @@ class Federation:
         epochs = config.epochs or config.algorithm.default_rounds
         scale, full = SCALES[config.scale], config.rounds or epochs * rounds_per_epoch(config.algorithm)
         self.rounds: int = max(full // 4, 1) if scale is None else min(full, scale)
-        self.eval_every = config.eval_every or (1 if info.epochs else 10)
+        self.eval_every = config.eval_every or (1 if info.epochs else info.eval_every)
         if config.scale != "full":
             self.eval_every = min(self.eval_every, max(self.rounds // 2, 1))
 

@@ -68,6 +68,7 @@ ALGORITHM = AlgorithmInfo(
     models=("mlp3", "cnn3", "logistic"),
     remembered=("model", "update"),
     assumes=("seed",),  # who is sampled
+    eval_every=1,  # a round has epochs of those that are sampled
 )
 EXPOSES = (
     Sent("model", "server", "worker", "parameters", "worker", noised=exposes.NOISED, note="of all workers so far"),

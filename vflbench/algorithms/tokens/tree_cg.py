@@ -52,6 +52,7 @@ ALGORITHM = AlgorithmInfo(
     refuses=(("any", "noise in a product breaks the conjugacy of directions, and the method with it"),),
     exact="a rounded product breaks the conjugacy of directions: algorithm.dtype=float32 halves the bytes",
     assumes=("aligned_rows", "labels"),
+    eval_every=1,
 )
 EXPOSES = (
     Sent("product", "client", "client", "embeddings", "client", form=("summed",), note="of a leaf, its own"),
