@@ -1,14 +1,14 @@
 """The answers of `vflbench choose` on real data, beside exhaustive comparisons: `python scripts/regret.py [DATA ...]
-[NETWORK ...] [before] [trials=8] [budget=10m]`.
+[NETWORK ...] [before] [trials=3] [budget=10m]`.
 
 A comparison (`vflbench figures comparison/<data>`) trains every method with three seeds; docs/results/comparison has
 what that gave. `choose` is asked the same: the same division of the same data, and the mean over the comparison's seeds
 of its target. Bytes are those until validation rows are at the target, and those of 1,000 predictions, on both sides.
 Each answer is a row more in docs/results/choosing/regret.csv. Rows that are there are kept, and set beside the
 comparisons of today. A search that was stopped goes on. An answer before every method was tried once gets no row. Words
-with = are for `choose`; without any, methods have three trials, and eight on MNIST. Searches are in outputs/regret,
-below the current folder. With `before` only the five papers' systems and their baselines are asked and compared, as if
-nobody had thought of the rivals; the rows are in docs/results/choosing/before.csv.
+with = are for `choose`; without any, methods have three trials. Searches are in outputs/regret, below the current
+folder. With `before` only the five papers' systems and their baselines are asked and compared, as if nobody had thought
+of the rivals; the rows are in docs/results/choosing/before.csv.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ NETWORKS = ("us_uk", "lan")
 TWO = ["algorithm.parties=2"]
 DATA: dict[str, list[str]] = {"bank": TWO, "energy": TWO, "movielens": [], "cora": [], "mnist": []}  # how it is divided
 PREDICTIONS, SEEDS = 1000, (0, 1, 2)
-TRIALS = {"mnist": "trials=8"}  # with three the answer is a tie: FedAvg is first looked at after ten rounds
 
 
 def target(data: str) -> float:
@@ -187,7 +186,7 @@ def main() -> int:
             folder, wanted = Path("outputs") / name / f"{data}_{network}", target(data)
             words = [f"dataset={data}", "dataset.source=real", *DATA[data], f"target={wanted}", f"network={network}"]
             words += ["cost=bytes", f"predictions={PREDICTIONS}", "seed=0", f"out={folder}"]
-            words += effort or [TRIALS.get(data, "trials=3")]
+            words += effort or ["trials=3"]
             words += [f"algorithm={','.join(entering(data, but))}"] if but else []
             if (code := cli.command(["choose", *words, "resume=true"])) not in (0, 2):
                 return code
