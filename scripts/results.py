@@ -255,12 +255,14 @@ def check(condition: bool, sentence: str) -> str:
 
 
 def tallied(claims: str) -> list[int]:
-    """How many of the claims in the lines of a table have each verdict, in the order of `Verdict`; and are close."""
+    """How many of the papers' claims in the lines of a table have each verdict, in the order of `Verdict`; and are
+    close. Claims of ours are not counted."""
+    claims = "\n".join(line for line in claims.splitlines() if "| ours" not in line)
     return [*(claims.count(f"| {verdict} |") for verdict in get_args(Verdict)), claims.count(CLOSELY)]
 
 
 def tally(claims: str) -> str:
-    """How many of the claims in the lines of a table hold, and how many verdicts are close."""
+    """How many of the papers' claims in the lines of a table hold, and how many verdicts are close."""
     holds, fails, _, _, close = tallied(claims)
     return f"{holds} of the {holds + fails} claims that can be tested here hold; {close} of these verdicts are close"
 
