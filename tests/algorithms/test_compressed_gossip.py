@@ -11,10 +11,11 @@ import torch
 
 from tests.algorithms.small_joins import Result
 from tests.algorithms.small_shards import config, models, run, task
-from vflbench.algorithms.gossip import choco_sgd, d_psgd, local_sgd, powergossip
+from vflbench.algorithms.gossip import choco_sgd, d_psgd, local_sgd, powergossip, shared
 from vflbench.algorithms.gossip.shared import LocalSgd
 from vflbench.data.tasks import ShardedTask
 from vflbench.federation.ledger import COLUMN
+from vflbench.models import classifiers
 
 
 def trained(module: ModuleType, data: ShardedTask, rounds: int = 2, graph: str = "ring", **options: Any) -> Result:
@@ -51,7 +52,35 @@ def spread(w: torch.Tensor) -> float:
 def test_without_compression_it_is_d_psgd_that_mixes_after_the_step(graph: str) -> None:
     data = task()
     ours = models(trained(choco_sgd, data, graph=graph, compression="none", gamma=1.0))
+    # Not to the last bit: it has sums of changes where d_psgd has models. See the next test.
     torch.testing.assert_close(ours, models(trained(d_psgd, data, graph=graph, mixing="after")), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_of_numbers_whose_sums_are_exact_it_is_d_psgd_to_the_last_bit(
+    workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Models are multiples of 2^-20 after every step, and all weights are 1/2 or 1/4."""
+
+    def rounded(w: torch.Tensor) -> torch.Tensor:
+        return (w * 2**20).round() / 2**20
+
+    begin, step = shared.initial_model, LocalSgd.step
+
+    def initial(*of: Any) -> torch.nn.Module:
+        model = begin(*of)
+        torch.nn.utils.vector_to_parameters(rounded(classifiers.flat(model)), model.parameters())
+        return model
+
+    async def stepped(self: LocalSgd, me: Any, **how: Any) -> torch.Tensor:
+        return rounded(await step(self, me, **how))
+
+    monkeypatch.setattr(shared, "initial_model", initial)
+    monkeypatch.setattr(LocalSgd, "step", stepped)
+    data = task(workers)
+    ours = models(trained(choco_sgd, data, 4, "complete", compression="none", gamma=1.0))
+    assert torch.equal(ours, models(trained(d_psgd, data, 4, "complete", mixing="after")))
+    assert spread(ours) == 0 and not torch.equal(ours, rounded(ours))
 
 
 @pytest.mark.parametrize("module", [choco_sgd, powergossip])

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from tests.algorithms.small_shards import config, models, run, task
 from tests.options import codec_config, privacy_config
-from vflbench.algorithms.gossip import allreduce_sgd, fedavg, leasgd, local_sgd
+from vflbench.algorithms.gossip import allreduce_sgd, centralized_sgd, fedavg, leasgd, local_sgd
 from vflbench.data import partition
 from vflbench.data.tasks import Shard
 from vflbench.federation.ledger import COLUMN
@@ -109,6 +109,17 @@ def test_what_int8_rounds_is_the_difference() -> None:
     assert torch.nn.functional.cosine_similarity(arrived, moved, dim=0) > 0.9
 
 
+@pytest.mark.parametrize("model", ["logistic", "mlp3"])
+@pytest.mark.parametrize("fraction", [0.4, 1.0])
+def test_int8_sends_a_byte_a_number_and_a_scale_each_way(model: str, fraction: float) -> None:
+    """rivals.md 9.1 has it for updates alone; here the model is rounded, too. All tensors are one array."""
+    cfg = config(fedavg, 3, "star", workers=5, fraction=fraction, model=model)
+    result = run(fedavg, task(5), replace(cfg, codec=codec_config("int8")))
+    size = len(server_model(result)) + 4
+    sent = result.engine.ledger.take()[:, COLUMN["bytes"]].tolist()
+    assert sent == [size] * (3 * 2 * int(5 * fraction))
+
+
 def test_a_local_epoch_whose_batches_are_all_empty_has_no_loss() -> None:
     """Poisson batches of two rows on average: one in seven is empty."""
     secret = privacy_config("dp_sgd", clip=1.0, noise_multiplier=1.0)
@@ -122,6 +133,14 @@ def test_one_worker_is_local_sgd() -> None:
     keys = {"batch_size": 8, "lr": 0.2}
     alone = run(local_sgd, data, config(local_sgd, 6, "star", workers=1, **keys))
     shared = run(fedavg, data, config(fedavg, 3, "star", workers=1, local_epochs=2, **keys))
+    torch.testing.assert_close(server_model(shared), models(alone)[0], **EXACT)
+
+
+def test_one_worker_with_all_rows_in_a_batch_is_centralized_sgd() -> None:
+    """Smaller batches are drawn by each party's name."""
+    data, keys = task(1), {"batch_size": 100, "lr": 0.2}
+    alone = run(centralized_sgd, data, config(centralized_sgd, 4, "star", **keys))
+    shared = run(fedavg, data, config(fedavg, 4, "star", workers=1, fraction=1.0, local_epochs=1, **keys))
     torch.testing.assert_close(server_model(shared), models(alone)[0], **EXACT)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.linear_model import LogisticRegression
 
 from tests.algorithms.small_columns import _task, classes
@@ -16,18 +17,20 @@ from tests.options import option, privacy_config, topology_config
 from vflbench.algorithms.split import hetero_lr, vfl
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation import topology
+from vflbench.federation.codecs import int8
 from vflbench.federation.ledger import COLUMN
 from vflbench.federation.protections import paillier
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.models.partial import Config as Linear
 from vflbench.runner.evaluate import Observer
-from vflbench.seeding import batches
+from vflbench.seeding import batches, stream
 from vflbench.types import ComputeConfig, ConfigError, EngineConfig, Metric, NetworkConfig, RunConfig
 
 
 def config(
-    module: ModuleType, task: AlignedTask, rounds: int = 2, dtype: str = "float64", protection: Any = None, **keys: Any
-) -> RunConfig:
+    module: ModuleType, task: AlignedTask, rounds: int = 2, dtype: str = "float64", protection: Any = None,
+    codec: str = "none", **keys: Any,
+) -> RunConfig:  # fmt: skip
     algorithm = module.Config(**{"parties": task.parties, "batch_size": 8, "lr": 0.05, "optimizer": "sgd"} | keys)
     groups = NetworkConfig("ideal"), topology_config("star"), privacy_config(), EngineConfig(), ComputeConfig()
     run = RunConfig(algorithm, None, Linear(dtype=dtype), *groups)  # type: ignore[arg-type]
@@ -38,6 +41,7 @@ def config(
         device="cpu",
         seed=0,
         protection=protection or option("protection", "none"),
+        codec=option("codec", codec),
     )
 
 
@@ -122,6 +126,45 @@ def test_of_three_classes_it_is_vfl_with_linear_shares(optimizer: str) -> None:
     ours, theirs = (trained(module, task, optimizer=optimizer)[0] for module in (hetero_lr, vfl))
     for name, theta in ours.items():
         np.testing.assert_allclose(theta, theirs[name], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_of_numbers_it_is_vfl_with_a_linear_share_of_width_one(optimizer: str) -> None:
+    task = classes(samples=44, parties=3, classes=0)
+    ours, theirs = (trained(module, task, optimizer=optimizer)[0] for module in (hetero_lr, vfl))
+    for name, theta in ours.items():
+        np.testing.assert_allclose(theta, theirs[name], rtol=0, atol=1e-12)
+
+
+def test_of_two_classes_it_is_the_difference_of_vfls_two_scores_at_half_the_step() -> None:
+    """Both of those move, and by opposite gradients."""
+    ours, theirs = trained(hetero_lr, noisy(), lr=0.1)[0], trained(vfl, noisy(), lr=0.05)[0]
+    for name, theta in ours.items():
+        score = theirs[name].reshape(-1, 2)
+        np.testing.assert_allclose(theta, score[:, 1] - score[:, 0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("module", [hetero_lr, vfl])
+def test_one_number_a_row_under_int8_is_a_quantised_score(module: ModuleType) -> None:
+    """By hand: what arrives of a score, and of a residual, is a whole multiple of a scale."""
+    task = classes(samples=44, parties=2, classes=0)
+    thetas, _, engine = trained(module, task, codec="int8")
+    draws = {name: stream(0, f"codec/{name}") for name in ("active", "passive_1")}
+
+    def arrived(values: np.ndarray, sender: str) -> np.ndarray:
+        codes, scale = int8.encode(torch.from_numpy(values), draws[sender], int8.Config())
+        return codes.numpy() * float(scale)
+
+    own, other = np.column_stack([task.features[0], np.ones(24)]), task.features[1]
+    y = (task.labels - task.labels.mean()) / task.labels.std()
+    w, v = np.zeros(7), np.zeros(6)
+    for t in (1, 2):
+        for rows in batches(0, t, 24, 8):
+            r = (own[rows] @ w + arrived(other[rows] @ v, "passive_1") - y[rows]) / 8
+            w, v = w - 0.05 * own[rows].T @ r, v - 0.05 * other[rows].T @ arrived(r, "active")
+    np.testing.assert_allclose(thetas["active"], w, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(thetas["passive_1"], v, rtol=0, atol=1e-12)
+    assert set(sent(engine).values()) == {6 * (8 + 4)}  # of six batches, each way
 
 
 @pytest.mark.parametrize(("task", "width"), [(noisy(), 1), (classes(samples=44, parties=3), 3)])

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.algorithms.small_columns import Result, classes, config, ridge
+from tests.algorithms.small_columns import Result, classes, config, ridge, run
 from tests.options import option
+from vflbench.algorithms.oneshot import send_once
 from vflbench.algorithms.split import secureboost
 from vflbench.algorithms.split.boosting import LEAF, Labels, Trees, sampled
 from vflbench.data.tasks import AlignedTask
@@ -117,6 +118,26 @@ def test_any_division_grows_the_trees_of_one_party_with_all_columns(kinds: int) 
         assert np.array_equal(scores(other), scores(alone))
         for name in ("train_loss", "test_rmse" if kinds == 0 else "test_accuracy"):
             assert [row[name] for row in other.observer.rows] == [row[name] for row in alone.observer.rows]
+
+
+@pytest.mark.parametrize("parties", [2, 4])
+def test_where_nothing_limits_growth_it_is_boosting_on_bins_that_were_sent_once(parties: int) -> None:
+    """Leaf by leaf or level by level, all nodes are split that have 40 rows. To rounding: scikit-learn's gradients are
+    float32, and ours multiples of 2^-20."""
+    task = classes(samples=200, parties=parties, classes=0)
+    own = {split: np.clip(np.rint(x[0]), -2, 2) for split, x in task.held_out_features.items()}  # it has all values
+    task = replace(
+        task, features=(np.clip(np.rint(task.features[0]), -2, 2), *task.features[1:]),
+        held_out_features={split: (own[split], *x[1:]) for split, x in task.held_out_features.items()},
+    )  # fmt: skip
+    keys: dict[str, Any] = {"bins": 16, "learning_rate": 0.3}
+    ours = trained(task, rounds=6, depth=12, l2=0.0, min_child_weight=20.0, **keys)
+    theirs = run(send_once, task, config(send_once, task, 6, "star", fallback=False, **keys))
+    leaves = (Trees(**ours.engine.parties["active"].state.trees).value != 0).sum(axis=1)
+    assert 4 <= leaves.min() and leaves.max() <= 31
+    for name in ("val_rmse", "test_rmse"):
+        found = [[row[name] for row in one.observer.rows] for one in (ours, theirs)]
+        assert found[0] == pytest.approx(found[1], rel=1e-6)
 
 
 SAVING = [

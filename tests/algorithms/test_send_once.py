@@ -23,6 +23,7 @@ from vflbench.federation.simulated import SimulatedEngine
 from vflbench.models import trees
 from vflbench.models.bins import Bins, pack, packed_bytes, unpack, widths
 from vflbench.models.split_network import Config as ModelConfig
+from vflbench.runner import bounds
 from vflbench.types import ConfigError, RunConfig
 
 ROUNDS = 6
@@ -249,6 +250,16 @@ def test_one_message_of_every_passive_party(parties: int) -> None:
         ledger = run(task, config(task, form=form, components=1)).ledger
         assert ledger[:, COLUMN["bytes"]].tolist() == [size] * (parties - 1)
         assert set(ledger[:, COLUMN["round"]]) == {1}
+
+
+@pytest.mark.parametrize("parties", [2, 3, 6])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_raw_columns_are_the_bytes_that_ship_it_names(parties: int, dtype: Any) -> None:
+    task = small_columns.classes(110, 12, parties, 2)
+    task = replace(task, features=tuple(block.astype(dtype) for block in task.features))
+    shipped = bounds.ship_it(task)
+    assert shipped["form"] == dtype  # no form is smaller
+    assert run(task, config(task, form="raw")).ledger[:, COLUMN["bytes"]].sum() == shipped["bytes"]
 
 
 def test_noise_is_added_once_to_the_rows_and_not_to_those_held_out() -> None:
