@@ -56,6 +56,7 @@ def trained(
     engine = SimulatedEngine(
         specs, task.public, cfg, rounds=cfg.rounds or 1, seed=0, connected=graph.connected,
         neighbours=graph.neighbours, on_report=observer.on_report, on_round=observer.on_round, on_read=on_read,
+        codec=cfg.codec,
     )  # fmt: skip
     engine.run()
     learnt = [party for party in engine.order if party.name != "arbiter"]
@@ -77,6 +78,12 @@ def noisy(samples: int = 400, features: int = 6, parties: int = 3) -> AlignedTas
     x = rng.normal(size=(samples, features))
     y = (rng.random(samples) < 1 / (1 + np.exp(-x @ rng.normal(size=features) - 0.5))).astype(np.int64)
     return _task(x, y, 2, parties, None, None, Metric("accuracy", "max"), held_out=100)
+
+
+def numbers(parties: int) -> AlignedTask:
+    """A regression whose targets have mean 0 and variance 1: Hetero-LR makes them so, linear `vfl` centres them."""
+    task = classes(samples=44, parties=parties, classes=0)
+    return replace(task, labels=(task.labels - task.labels.mean()) / task.labels.std())
 
 
 def whole(thetas: dict[str, np.ndarray]) -> np.ndarray:
@@ -129,8 +136,8 @@ def test_of_three_classes_it_is_vfl_with_linear_shares(optimizer: str) -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_of_numbers_it_is_vfl_with_a_linear_share_of_width_one(optimizer: str) -> None:
-    task = classes(samples=44, parties=3, classes=0)
+def test_of_numbers_it_is_vfl_with_linear_shares_of_width_one(optimizer: str) -> None:
+    task = numbers(parties=3)
     ours, theirs = (trained(module, task, optimizer=optimizer)[0] for module in (hetero_lr, vfl))
     for name, theta in ours.items():
         np.testing.assert_allclose(theta, theirs[name], rtol=0, atol=1e-12)
@@ -144,10 +151,13 @@ def test_of_two_classes_it_is_the_difference_of_vfls_two_scores_at_half_the_step
         np.testing.assert_allclose(theta, score[:, 1] - score[:, 0], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("module", [hetero_lr, vfl])
-def test_one_number_a_row_under_int8_is_a_quantised_score(module: ModuleType) -> None:
-    """By hand: what arrives of a score, and of a residual, is a whole multiple of a scale."""
-    task = classes(samples=44, parties=2, classes=0)
+@pytest.mark.parametrize(("module", "beside"), [(hetero_lr, 0), (vfl, 3 * 8)])
+def test_one_number_a_row_under_int8_is_a_quantised_score(module: ModuleType, beside: int) -> None:
+    """By hand: what arrives of a score, and of a residual, is a whole multiple of a scale.
+
+    Beside them `vfl` sends the batch's number, the attempt and a time.
+    """
+    task = numbers(parties=2)
     thetas, _, engine = trained(module, task, codec="int8")
     draws = {name: stream(0, f"codec/{name}") for name in ("active", "passive_1")}
 
@@ -156,15 +166,14 @@ def test_one_number_a_row_under_int8_is_a_quantised_score(module: ModuleType) ->
         return codes.numpy() * float(scale)
 
     own, other = np.column_stack([task.features[0], np.ones(24)]), task.features[1]
-    y = (task.labels - task.labels.mean()) / task.labels.std()
     w, v = np.zeros(7), np.zeros(6)
     for t in (1, 2):
         for rows in batches(0, t, 24, 8):
-            r = (own[rows] @ w + arrived(other[rows] @ v, "passive_1") - y[rows]) / 8
+            r = (own[rows] @ w + arrived(other[rows] @ v, "passive_1") - task.labels[rows]) / 8
             w, v = w - 0.05 * own[rows].T @ r, v - 0.05 * other[rows].T @ arrived(r, "active")
     np.testing.assert_allclose(thetas["active"], w, rtol=0, atol=1e-12)
     np.testing.assert_allclose(thetas["passive_1"], v, rtol=0, atol=1e-12)
-    assert set(sent(engine).values()) == {6 * (8 + 4)}  # of six batches, each way
+    assert set(sent(engine).values()) == {6 * (8 + 4 + beside)}  # of six batches
 
 
 @pytest.mark.parametrize(("task", "width"), [(noisy(), 1), (classes(samples=44, parties=3), 3)])

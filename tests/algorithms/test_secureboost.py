@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.algorithms.small_columns import Result, classes, config, ridge, run
+from tests.algorithms.small_columns import Result, classes, config, ridge
 from tests.options import option
 from vflbench.algorithms.oneshot import send_once
 from vflbench.algorithms.split import secureboost
@@ -26,10 +27,12 @@ from vflbench.types import ConfigError
 UNIT = 2**20
 
 
-def trained(task: AlignedTask, protection: Any = None, rounds: int = 4, **keys: Any) -> Result:
-    made = config(secureboost, task, rounds, "star", **{"depth": 3, "bins": 8, "min_child_weight": 0.5} | keys)
+def trained(
+    task: AlignedTask, protection: Any = None, rounds: int = 4, module: ModuleType = secureboost, **keys: Any
+) -> Result:
+    made = config(module, task, rounds, "star", **{"depth": 3, "bins": 8, "min_child_weight": 0.5} | keys)
     cfg = replace(made, protection=protection or option("protection", "none"))
-    specs, observer = secureboost.parties(task, cfg), Observer(task, cfg)
+    specs, observer = module.parties(task, cfg), Observer(task, cfg)
     graph = topology.build(cfg.topology, ["active"], [name for name in specs if name != "active"], cfg.seed)
     engine = SimulatedEngine(
         specs, task.public, cfg, rounds=rounds, seed=0, connected=graph.connected, neighbours=graph.neighbours,
@@ -132,12 +135,17 @@ def test_where_nothing_limits_growth_it_is_boosting_on_bins_that_were_sent_once(
     )  # fmt: skip
     keys: dict[str, Any] = {"bins": 16, "learning_rate": 0.3}
     ours = trained(task, rounds=6, depth=12, l2=0.0, min_child_weight=20.0, **keys)
-    theirs = run(send_once, task, config(send_once, task, 6, "star", fallback=False, **keys))
+    theirs = trained(task, None, 6, send_once, fallback=False, **keys)
     leaves = (Trees(**ours.engine.parties["active"].state.trees).value != 0).sum(axis=1)
-    assert 4 <= leaves.min() and leaves.max() <= 31
-    for name in ("val_rmse", "test_rmse"):
-        found = [[row[name] for row in one.observer.rows] for one in (ours, theirs)]
-        assert found[0] == pytest.approx(found[1], rel=1e-6)
+    assert leaves.min() >= 4 and leaves.max() <= 31
+    losses, val, test = (
+        [[row[name] for row in one.observer.rows] for one in (ours, theirs)]
+        for name in ("train_loss", "val_rmse", "test_rmse")
+    )
+    assert np.multiply(losses[0], task.labels.var()) == pytest.approx(losses[1], rel=1e-6)
+    best = [int(np.argmin(val[0][:t])) for t in range(1, 7)]  # as the one who has all bins at home predicts
+    assert [val[0][i] for i in best] == pytest.approx(val[1], rel=1e-6)
+    assert [test[0][i] for i in best] == pytest.approx(test[1], rel=1e-6)
 
 
 SAVING = [
