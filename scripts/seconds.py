@@ -73,7 +73,7 @@ def main() -> int:
     for folder in sys.argv[1:]:
         for run in reader.find(folder):
             if run.status in measured.COUNTED:
-                key = tuple(map(str, measured.setting(run, KEYS).values()))
+                key = tuple("" if value is None else str(value) for value in measured.setting(run, KEYS).values())
                 settings[key].append(run)
                 if key[0] == "local_sgd":
                     local[key[1], run.summary["seed"]].append(run)
