@@ -15,7 +15,7 @@ from rich.console import Console
 from scipy import stats
 
 from tests.choosing.made import curves, method, record
-from vflbench.choosing import answer, page, terminal, words
+from vflbench.choosing import answer, floor, page, terminal, words
 from vflbench.choosing.command import written
 from vflbench.results.compare import paired
 
@@ -138,6 +138,27 @@ def test_guarantees_of_several_kinds_are_not_ranked_together(tmp_path: Path) -> 
     assert any(line.startswith("With another guarantee, not compared: AVFL") for line in said(found, tmp_path))
     row = found["methods"][0]
     assert row["epsilon"] == 3.9 and "covers the transcript" in row["guarantee"]
+
+
+def test_of_kinds_that_cover_as_much_that_which_takes_least_gives_the_answer(tmp_path: Path) -> None:
+    """However many methods another kind has; and demands are first asked of its methods."""
+    two = [method(tmp_path, name, FEW, noised("transcript", 3.0)) for name in ("vfl", "vfl_ps")]
+    other = noised("transcript", 3.0) | {"mechanism": "gaussian_gradient", "unit": "one gradient row"}
+    cheap = method(tmp_path, "avfl", curves([(10, 0.1)] * 3), other)
+    found = answer.answer(tmp_path, record([*two, cheap], epsilon=4.0))
+    assert next(one["name"] for one in found["kinds"]) == found["winner"] == found["demands"][0]["winner"]
+    assert found["winner"].startswith("avfl")
+
+
+def test_nobody_can_is_not_said_where_a_method_has_more_than_all_columns_gave() -> None:
+    lines = [
+        {"name": "alone", "validation": 0.7, "test": 0.7, "reaches": False},
+        {"name": "centralised", "validation": 0.8, "test": 0.8, "reaches": False},
+    ]
+    for best, kind in ((None, "nobody can"), (0.79, "nobody can"), (0.85, "needed")):
+        assert floor.verdict(lines, 0.9, "max", "accuracy", best)["kind"] == kind
+    for best, kind in ((0.85, "nobody can"), (0.79, "needed")):
+        assert floor.verdict(lines, 0.6, "min", "rmse", best)["kind"] == kind
 
 
 def test_what_others_may_see(tmp_path: Path) -> None:

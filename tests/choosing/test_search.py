@@ -250,9 +250,11 @@ def test_a_value_that_does_not_go_with_the_others_is_left_out_of_a_trial(monkeyp
     refused = Method("send_once", "none", [*words, "codec=int8"], {})
     search = searching(refused, trials_each=0)
     assert search._trial(refused, 0) is None and refused.trials[0].status == "failed"
-    assert spaces.without(
-        {"codec": "topk", "codec.fraction": 0.1, "model.codecs": 1}, [Problem("codec", "topk", "")]
-    ) == {"model.codecs": 1}
+    values, space = {"codec": "topk", "codec.fraction": 0.1, "model.codecs": 1}, {"codec": ["topk", "none"]}
+    assert spaces.without(values, [Problem("codec", "topk", "")], space) == {"model.codecs": 1}
+    wrong = {"algorithm.bins": {"low": 300, "high": 900, "log": True, "int": True}}  # of a space of the user's own
+    method = Method("send_once", "none", words, wrong)
+    assert searching(method, trials_each=0)._trial(method, 1) is None and "256" in str(method.trials[0].reason)
 
 
 def test_no_method_takes_the_time_of_all_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def test_every_method_has_a_space_with_its_defaults_inside(algorithm: str, hydra
     run, space = planned(hydra, algorithm), spaces.read(algorithm)
     assert space, f"conf/search/{algorithm}.yaml says what is searched"
     values = {**{key: spaces.value_at(given, 0.0) for key, given in space.items()}, **spaces.defaults(run, space)}
-    for key in space.keys() & spaces.counting(values).keys():
+    for key in space.keys() & spaces.counting(values, space).keys():
         given = space[key]
         assert spaces.has(run, key), key
         default = spaces.default(run, key)
@@ -56,7 +56,7 @@ def test_every_method_has_a_space_with_its_defaults_inside(algorithm: str, hydra
 def test_every_end_of_a_space_composes(algorithm: str, hydra: Any) -> None:
     space = spaces.read(algorithm)
     for share in (0.0, 1.0):
-        values = spaces.counting({key: spaces.value_at(given, share) for key, given in space.items()})
+        values = spaces.counting({key: spaces.value_at(given, share) for key, given in space.items()}, space)
         run = planned(hydra, algorithm, *spaces.in_words(values))
         assert {key: spaces.default(run, key) for key in values} == values
 
@@ -108,6 +108,21 @@ def test_a_choice_counts_where_it_goes_with_another_one(hydra: Any) -> None:
         asked = question.parse(["algorithm=send_once", *DATA["aligned"], *words, "trials=1"], "tune")
         space = spaces.of("send_once", planned(hydra, "send_once", *words), asked)
         assert (len(space.get("algorithm.form", [])), "codec" in space) == (forms, codec)
+
+
+def test_a_range_counts_where_it_says(hydra: Any) -> None:
+    """Columns in bins have no components, and a linear learner no leaves; a key that is typed is no part of a point."""
+    asked = question.parse(["algorithm=send_once", *DATA["aligned"], "trials=1"], "tune")
+    space = spaces.of("send_once", planned(hydra, "send_once"), asked)
+    for number in range(1, 17):
+        found = spaces.point(space, 0, number)
+        assert ("algorithm.bins" in found) == (found["algorithm.form"] == "bins")
+        assert ("algorithm.components" in found) == (found["algorithm.form"] == "pca")
+        assert ("algorithm.leaves" in found) == (found["algorithm.learner"] == "trees")
+    assert "algorithm.components" not in spaces.defaults(planned(hydra, "send_once"), space)
+    asked.words.append("algorithm.form=pca")
+    typed = spaces.of("send_once", planned(hydra, "send_once", "algorithm.form=pca"), asked)
+    assert "algorithm.components" in spaces.point(typed, 0, 1)
 
 
 SPACE: dict[str, Any] = {

@@ -61,11 +61,12 @@ def answer(folder: Path, record: Record) -> dict[str, Any]:
     runs = [run for one in found for run in one.runs]
     winner = ranked[0] if ranked and ranked[0].spent else None
     lines = floor.of(record, runs, target)
-    verdict = floor.verdict(lines, target, goal, question["metric"], winner is not None)
     rows = [_row(row, place, question, folder) for place, row in enumerate(ranked, start=1)]
     rows += [_row(Ranked(one, {}, None), None, question, folder) for one in found if one not in pool]
     beside = [row["name"] for row in rows[1 : 1 + NEXT] if winner and row["place"] and row["reached"]]
     closest = None if winner else _closest(rows, goal)
+    best = target if winner else closest["validation"] if closest else None
+    verdict = floor.verdict(lines, target, goal, question["metric"], best)
     return {
         "schema": SCHEMA,
         "made_by": f"vflbench {__version__}",
@@ -86,7 +87,7 @@ def answer(folder: Path, record: Record) -> dict[str, Any]:
         "kinds": [_kind(kind, ones, question) for kind, ones in kinds if kind is not None],
         "map": network_map.draw_up(ranked, target, goal),
         "targets": _targets(pool, question, lines),
-        "demands": _demands(found, question),
+        "demands": _demands(found, kinds, question),
         "tuning": _tuning(record),
         "excluded": [{"name": label(one.algorithm, one.privacy), "why": one.reason} for one in record.excluded],
         "out": [
@@ -313,16 +314,24 @@ def _targets(
     return found
 
 
-def _demands(found: Sequence[Standing], question: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The best method under each demand on what others may see."""
+def _demands(
+    found: Sequence[Standing], kinds: Sequence[tuple[str | None, list[Standing]]], question: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The best method under each demand on what others may see: of the answer's kind of guarantee, else of another."""
     known = [one for one in found if one.seen is not None and "sends nothing" not in (one.why or "")]
     seen = [one.seen for one in known if one.seen is not None]
     answers = []
     for demand in demands.of(seen):
-        met = [one for one in known if one.seen and demands.unmet(one.seen, demand, standing.noise(question)) is None]
-        ranked = standing.rank(met, question["cost"], float(question["target"]), question["goal"])
-        first = ranked[0] if ranked and ranked[0].spent else None
-        words = f"{demand.words} ({demand.guarantee})" if demand.guarantee else demand.words
+        met, first, guarantee, noise = False, None, demand.guarantee, standing.noise(question)
+        whole = guarantee is not None or question.get("epsilon") is None or not kinds
+        for kind, pool in [(guarantee, known)] if whole else kinds:
+            able = [one for one in pool if one.seen and demands.unmet(one.seen, demand, noise) is None]
+            ranked = standing.rank(able, question["cost"], float(question["target"]), question["goal"])
+            met = met or bool(able)
+            if ranked and ranked[0].spent:
+                first, guarantee = ranked[0], kind if whole or kind != kinds[0][0] else None
+                break
+        words = f"{demand.words} ({guarantee})" if guarantee else demand.words
         why = None if first else "nobody reaches the target" if met else "no method here"
         row: dict[str, Any] = dict.fromkeys(("winner", "label", "cost", "others_see"))
         if first is not None and (sees := first.standing.seen) is not None:

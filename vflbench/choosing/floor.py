@@ -83,8 +83,10 @@ def reaches(value: float | None, target: float, goal: str) -> bool | None:
     return None if value is None else value >= target if goal == "max" else value <= target
 
 
-def verdict(lines: Sequence[Mapping[str, Any]], target: float, goal: str, metric: str, reached: bool) -> dict[str, Any]:
-    """Whether a federation is needed, and whether anyone can reach the target.
+def verdict(
+    lines: Sequence[Mapping[str, Any]], target: float, goal: str, metric: str, best: float | None
+) -> dict[str, Any]:
+    """Whether a federation is needed, and whether anyone can reach the target; `best` is the methods' best value.
 
     Returns
     -------
@@ -96,7 +98,8 @@ def verdict(lines: Sequence[Mapping[str, Any]], target: float, goal: str, metric
         value = f"{metric} {_level_of(alone):.4g}, and {target:g} was asked for"
         words = f"No federation is needed: the label owner alone reaches the target ({value})."
         return {"kind": "not needed", "words": words}
-    if whole and whole["reaches"] is False and not reached:
+    sign = 1 if goal == "max" else -1
+    if whole and whole["reaches"] is False and (best is None or sign * best <= sign * _level_of(whole)):
         value = f"{metric} {_level_of(whole):.4g}, and {target:g} was asked for"
         words = f"Nobody can: even all columns in one place do not reach the target ({value})."
         return {"kind": "nobody can", "words": words}

@@ -66,11 +66,12 @@ class Question:
             "seeds": [self.seed + number for number in range(1, SEEDS + 1)] if self.finals else [],
             "repeats": [self.seed + number for number in range(1, self.seeds)],
             "prune": self.prune,
+            "config_dir": self.config_dir,  # has spaces, and perhaps methods
         }
 
     def asked(self) -> dict[str, Any]:
         """As the record has it."""
-        more = {"budget_seconds": self.budget, "trials": self.trials, "config_dir": self.config_dir}
+        more = {"budget_seconds": self.budget, "trials": self.trials}
         return {**self.identity, **more}
 
 

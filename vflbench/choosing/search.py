@@ -238,7 +238,7 @@ class Search:
             try:
                 run = self._planned(base)
             except ConfigError as error:
-                if (fewer := spaces.without(values, error.problems)) == values:
+                if (fewer := spaces.without(values, error.problems, method.space)) == values:
                     reason = "; ".join(str(problem).rstrip(".") for problem in error.problems)
                     failed = Trial(level, values, folder, "failed", False, None, None, None, began, 0.0, reason)
                     self._keep(method, failed)

@@ -1,10 +1,11 @@
 """What is searched: of a method conf/search/<algorithm>.yaml, of its mechanism privacy.yaml; the points that are tried.
 
 A space has, for a key of the run, a list of choices or a range `{low, high, log, int}`. A range may say how far it may
-be widened: `least`, `most`. Keys of an option that the space may choose (codec.fraction of codec: [none, topk]) count
-where it is chosen. The first point is the shipped setting. The others are those of a scrambled Sobol sequence
-(Optuna's QMCSampler): the same unit cube for every method, whatever the values of its axes mean. A point is known from
-the space, the seed and its number alone. So a search that goes on tries what it would have tried.
+be widened: `least`, `most`; and which values of other keys make it count: `where`. Keys of an option that the space may
+choose (codec.fraction of codec: [none, topk]) count where it is chosen. The first point is the shipped setting. The
+others are those of a scrambled Sobol sequence (Optuna's QMCSampler): the same unit cube for every method, whatever the
+values of its axes mean. A point is known from the space, the seed and its number alone. So a search that goes on tries
+what it would have tried.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from vflbench.types import Problem, RunConfig, VflbenchError, refuse
 
 FOLDER = "search"
 MECHANISM = "privacy"  #: the file with the keys of mechanisms
-RANGE = {"low", "high", "log", "int", "least", "most"}
+RANGE = {"low", "high", "log", "int", "least", "most", "where"}
 EDGE = 0.05  # of a range, at each end: a best value there widens it
 Space = dict[str, Any]
 
@@ -63,6 +64,7 @@ def _problems(key: str, given: Any) -> list[Problem]:
     if isinstance(given, dict) and {"low", "high"} <= set(given) <= RANGE:
         numbers = [given[name] for name in ("low", "high", "least", "most") if name in given]
         sound = all(isinstance(number, int | float) and math.isfinite(number) for number in numbers)
+        sound = sound and isinstance(given.get("where", {}), dict)
         if sound and given["low"] < given["high"] and (given["low"] > 0 or not given.get("log")):
             return []
     return [Problem(key, given, "must be a list of choices, or {low: 0.001, high: 0.1, log: true, int: false}")]
@@ -92,14 +94,20 @@ def _offers(space: Space, key: str) -> bool:
     return bool(leaf) and group in space and not {*options_with(group, leaf)}.isdisjoint(space[group])
 
 
-def counting(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values without keys of options that they do not choose."""
+def counting(values: Mapping[str, Any], space: Space) -> dict[str, Any]:
+    """The values without keys of options that they do not choose, or that other values make idle."""
     chosen = {key: [value] for key, value in values.items() if "." not in key}
     return {
         key: value
         for key, value in values.items()
         if key.split(".")[0] not in chosen or "." not in key or _offers(chosen, key)
+        if all(values.get(other, wanted) == wanted for other, wanted in _where(space.get(key)).items())
     }
+
+
+def _where(given: Any) -> dict[str, Any]:
+    """The values of other keys with which a range counts."""
+    return given.get("where", {}) if isinstance(given, dict) else {}
 
 
 def _with(run: RunConfig, key: str, value: Any) -> RunConfig:
@@ -119,10 +127,10 @@ def _goes(run: RunConfig, others: Space, question: Question) -> bool:
     return any(hidden(one, question) is None and not config.check(one) for one in (run, *more))
 
 
-def without(values: Mapping[str, Any], problems: Iterable[Problem]) -> dict[str, Any]:
-    """The values of the keys that have no problem."""
-    keys = tuple(problem.key for problem in problems)
-    return {key: value for key, value in values.items() if not f"{key}.".startswith(tuple(f"{k}." for k in keys))}
+def without(values: Mapping[str, Any], problems: Iterable[Problem], space: Space) -> dict[str, Any]:
+    """The values but choices that have a problem, and their keys: each goes with some other value of its space."""
+    keys = tuple(f"{problem.key}." for problem in problems if isinstance(space.get(problem.key), list))
+    return {key: value for key, value in values.items() if not f"{key}.".startswith(keys)}
 
 
 def _idle(run: RunConfig, key: str) -> bool:
@@ -152,7 +160,7 @@ def defaults(run: RunConfig, space: Space) -> dict[str, Any]:
     for key, given in space.items():
         if isinstance(given, dict) and "most" in given and found.get(key) is not None:
             found[key] = min(found[key], given["most"])
-    return found
+    return counting(found, space)
 
 
 def limited(space: Space, most: Mapping[str, int]) -> Space:
@@ -185,7 +193,7 @@ def point(space: Space, seed: int, number: int) -> dict[str, Any]:
         for _ in range(number):
             trial = study.ask(dict(axes))
             study.tell(trial, 0.0)
-    return counting({key: value_at(space[key], trial.params[key]) for key in space})
+    return counting({key: value_at(space[key], trial.params[key]) for key in space}, space)
 
 
 def value_at(given: Any, share: float) -> Any:

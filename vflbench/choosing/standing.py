@@ -1,5 +1,6 @@
 """How the methods stand: the runs that judge each, what they took to the target, and who comes before whom."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -179,7 +180,7 @@ def kinds(found: Sequence[Standing], question: Mapping[str, Any]) -> list[tuple[
     """Those that are ranked together, with their guarantee; the first kind gives the answer.
 
     There is one, without a guarantee, where no epsilon is asked for. Of several kinds the first is one of which a
-    method reaches the target in every seed, or in any; then one that covers the transcript; then that of most methods.
+    method reaches the target in every seed, or in any; then one that covers the transcript; then the cheapest.
     The `why` of the others says that they are of another kind.
     """
     pool = [one for one in found if one.why is None]
@@ -189,11 +190,12 @@ def kinds(found: Sequence[Standing], question: Mapping[str, Any]) -> list[tuple[
     for one in pool:
         by_kind.setdefault((one.seen.guarantee if one.seen else None) or "", []).append(one)
 
-    def order(kind: str) -> tuple[bool, bool, bool, int]:
-        share = max(len(one.spent("bytes", question["target"])) / one.of for one in by_kind[kind])
-        return share == 1, share > 0, "covers the transcript" in kind, len(by_kind[kind])
+    def order(kind: str) -> tuple[bool, bool, bool, float]:
+        first = rank(by_kind[kind], question["cost"], float(question["target"]), question["goal"])[0]
+        least = math.inf if first.value is None else first.value
+        return first.share < 1, not first.share, "covers the transcript" not in kind, least
 
-    every = sorted(by_kind, key=order, reverse=True)
+    every = sorted(by_kind, key=order)
     for kind in every[1:]:
         for one in by_kind[kind]:
             one.why = f"its epsilon is of another kind, and is not compared: {kind}"
