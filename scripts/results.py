@@ -254,10 +254,13 @@ def check(condition: bool, sentence: str) -> str:
     return ""
 
 
-def tallied(claims: str) -> list[int]:
-    """How many of the papers' claims in the lines of a table have each verdict, in the order of `Verdict`; and are
-    close. Claims of ours are not counted."""
-    claims = "\n".join(line for line in claims.splitlines() if "| ours" not in line)
+def tallied(claims: str, ours: bool = False) -> list[int]:
+    """How many claims in the lines of a table have each verdict, in the order of `Verdict`; and are close.
+
+    Those of the papers, or ours: of a figure of ours, or with a `paper` that begins so.
+    """
+    lines = [line.split(" | ") for line in claims.splitlines() if line.startswith("| ")]
+    claims = "\n".join(" | ".join(line) for line in lines if (line[0] == "| ours" or line[2][:4] == "ours") == ours)
     return [*(claims.count(f"| {verdict} |") for verdict in get_args(Verdict)), claims.count(CLOSELY)]
 
 
