@@ -6,6 +6,7 @@ import html
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from scipy import stats
 from tests.choosing.made import curves, method, record
 from vflbench.choosing import answer, floor, page, terminal, words
 from vflbench.choosing.command import written
+from vflbench.choosing.record import Trial
 from vflbench.results.compare import paired
 
 CONCEPT = Path(__file__).parents[2] / "docs/concepts/choosing.md"
@@ -104,6 +106,13 @@ def test_nothing_reaches_the_target(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert answer.answer(tmp_path, made)["sentence"].startswith("Nobody can: even all columns in one place")
 
 
+def test_of_a_method_that_missed_the_target_trials_that_were_ended_are_told() -> None:
+    one = Trial(0, {}, "trials/0", "completed", False, 0.8, 1e6, None, 0.0, 1.0)
+    two = replace(one, number=1, status="budget", metric=0.7)
+    assert words.missed([one], one).endswith("value is 0.8")
+    assert words.missed([one, two], one).endswith("value is 0.8; 1 of 2 trials had been ended")
+
+
 def test_the_label_owner_alone_is_enough(tmp_path: Path) -> None:
     made = record([method(tmp_path, "vfl", FEW)])
     made.floor["alone"]["validation"] = 0.91
@@ -148,6 +157,13 @@ def test_of_kinds_that_cover_as_much_that_which_takes_least_gives_the_answer(tmp
     found = answer.answer(tmp_path, record([*two, cheap], epsilon=4.0))
     assert next(one["name"] for one in found["kinds"]) == found["winner"] == found["demands"][0]["winner"]
     assert found["winner"].startswith("avfl")
+
+
+def test_kinds_are_apart_without_an_epsilon_too(tmp_path: Path) -> None:
+    other = noised("transcript", 3.0) | {"mechanism": "gaussian_gradient", "unit": "one gradient row"}
+    made = [method(tmp_path, "vfl", FEW, other), method(tmp_path, "avfl", FAST, noised("transcript", 3.0))]
+    found = answer.answer(tmp_path, record(made))
+    assert len(found["kinds"]) == 2 and [row["place"] for row in found["methods"]] == [1, None]
 
 
 def test_nobody_can_is_not_said_where_a_method_has_more_than_all_columns_gave() -> None:

@@ -257,6 +257,15 @@ def test_a_value_that_does_not_go_with_the_others_is_left_out_of_a_trial(monkeyp
     assert searching(method, trials_each=0)._trial(method, 1) is None and "256" in str(method.trials[0].reason)
 
 
+def test_more_trials_after_a_final_has_begun_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Record, "write", lambda *_: None)
+    monkeypatch.setattr(Search, "_finals", lambda _: None)
+    method = Method("glasu", "none", [], {}, trials=[trial(0, 1.0, 0.9)], best=0, finals=["finals/glasu/1"])
+    search = searching(method, trials_each=1)
+    search.run()  # of eight that were asked for
+    assert "settings stay, as a final has begun: every method had 1 trials" in search.record.notes
+
+
 def test_no_method_takes_the_time_of_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not begun where its first evaluation would take longer than a trial may, and ended where it does."""
     monkeypatch.setattr(Record, "write", lambda *_: None)

@@ -323,7 +323,7 @@ def _demands(
     answers = []
     for demand in demands.of(seen):
         met, first, guarantee, noise = False, None, demand.guarantee, standing.noise(question)
-        whole = guarantee is not None or question.get("epsilon") is None or not kinds
+        whole = guarantee is not None or len(kinds) < 2
         for kind, pool in [(guarantee, known)] if whole else kinds:
             able = [one for one in pool if one.seen and demands.unmet(one.seen, demand, noise) is None]
             ranked = standing.rank(able, question["cost"], float(question["target"]), question["goal"])

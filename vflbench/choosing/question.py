@@ -92,7 +92,10 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     for word in words:
         key, equals, value = word.partition("=")
         if equals and key.startswith(RESOURCE) and key != RESOURCE:
-            resources[key.removeprefix(RESOURCE)] = yaml.safe_load(value)
+            try:
+                resources[key.removeprefix(RESOURCE)] = yaml.safe_load(value)
+            except yaml.YAMLError:
+                problems.append(Problem(key, value, "is no value"))
         elif equals and key in own:
             if key in given:
                 problems.append(Problem(key, value, "is given twice"))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from vflbench import config, registry
-from vflbench.choosing import best, floor, halving, shown, spaces
+from vflbench.choosing import best, floor, halving, shown, spaces, words
 from vflbench.choosing.question import Question
 from vflbench.choosing.record import CUT, Excluded, Method, Record, Trial, final_folder, slug
 from vflbench.choosing.work import Task, Work, Workers
@@ -61,6 +61,8 @@ class Search:
                     self._trials()
                     self._repeat()
                     self._choose()
+                elif (self.question.trials or 0) > (each := self.record.trials_each):
+                    self._note(f"settings stay, as a final has begun: every method had {each} trials")
                 cut = any(note.startswith(CUT) for note in self.record.notes)
                 self.record.status = "finals" if self.question.finals else "out of budget" if cut else "complete"
                 if self.question.finals:
@@ -99,13 +101,6 @@ class Search:
     def _over(self, share: float) -> bool:
         deadline = self._deadline(share)
         return deadline is not None and time.time() >= deadline
-
-    def _time_left(self) -> str:
-        """What remains of the budget, in words."""
-        if self.question.budget is None:
-            return ""
-        left = max(self.question.budget - (time.time() - self.began), 0.0)
-        return f"; {left / 60:.0f} min of the budget left" if left >= 90 else f"; {left:.0f} s of the budget left"
 
     def _note(self, text: str) -> None:
         if text not in self.record.notes:
@@ -174,6 +169,7 @@ class Search:
         self._leave_out_slow()
         level = self.record.trials_each
         while level < (self.question.trials or MOST_TRIALS) and not self._over(self.share):
+            self._widen(level)  # not after the last one: then the edge is said
             whole = True
             for task, failure in self.workers.carry_out(self._level(level), self.work.train):
                 whole &= self._trial_ended(task, failure)
@@ -182,7 +178,6 @@ class Search:
                 break
             level += 1
             self.record.trials_each = level
-            self._widen(level)
             self._write()
             if not any(method.space and method.out is None for method in self.record.methods):
                 break
@@ -204,7 +199,7 @@ class Search:
         begun = max((len(method.trials) for method in self.record.methods), default=0)
         if not each:
             late = [method.name for method in self.record.methods if not method.trials and method.out is None]
-            self._note(f"{CUT} ended before every method was tried once: {', '.join(late) or 'none'} was not")
+            self._note(f"{CUT} ended before every method was tried once" + (f": not {', '.join(late)}" if late else ""))
         elif begun > each:
             self._note(f"{CUT} ended within trial {each + 1}: it counts for nobody, every method has {each}")
         if asked is not None and each < asked and self._over(self.share):
@@ -349,7 +344,7 @@ class Search:
             method.out = f"its shipped setting fails: {trial.reason}"
         self._write()
         which = f"trial {trial.number}" + (f", seed {trial.seed}" if trial.seed is not None else "")
-        self.report(f"[{which}] {method.name}: {self._in_words(trial)}{self._time_left()}")
+        self.report(f"[{which}] {method.name}: {self._in_words(trial)}{words.left(self.question.budget, self.began)}")
 
     def _in_words(self, trial: Trial) -> str:
         metric = self.record.question["metric"]
@@ -432,7 +427,7 @@ class Search:
             if method not in finalists and method.out is None:
                 trial = self._best(method)
                 assert trial is not None
-                method.out = f"no trial reached the target: the best validation value is {trial.metric:.4g}"
+                method.out = words.missed(method.trials, trial)
         self._write()
 
     # --- the final ------------------------------------------------------------------------------------------------
@@ -462,7 +457,9 @@ class Search:
                 self._note(f"{folder} failed: {failure}")
             self._write()
             status = run.summary["status"] if run is not None else failure
-            self.report(f"[final] {method.name}, {Path(folder).name}: {status}{self._time_left()}")
+            self.report(
+                f"[final] {method.name}, {Path(folder).name}: {status}{words.left(self.question.budget, self.began)}"
+            )
         late = [folder for folder, begun in self.record.running.items() if begun.get("late")]
         cut = (not finalists and self._over(self.share)) or (self.record.missing() and (late or self._over(1.0)))
         self.record.status = "out of budget" if cut else "complete"

@@ -179,21 +179,25 @@ def noise(question: Mapping[str, Any]) -> float:
 def kinds(found: Sequence[Standing], question: Mapping[str, Any]) -> list[tuple[str | None, list[Standing]]]:
     """Those that are ranked together, with their guarantee; the first kind gives the answer.
 
-    There is one, without a guarantee, where no epsilon is asked for. Of several kinds the first is one of which a
-    method reaches the target in every seed, or in any; then one that covers the transcript; then the cheapest.
+    There is one, without a guarantee, where no epsilon is asked for and none differs. Of several kinds the first is one
+    of which a method reaches the target in every seed, or in any; then one that covers the transcript; then the
+    cheapest, and of those that cost as much that which shows least.
     The `why` of the others says that they are of another kind.
     """
     pool = [one for one in found if one.why is None]
-    if question.get("epsilon") is None or not pool:
+    if not pool or (question.get("epsilon") is None and len({one.seen.guarantee for one in pool if one.seen}) < 2):
         return [(None, pool)] if pool else []
     by_kind: dict[str, list[Standing]] = {}
     for one in pool:
         by_kind.setdefault((one.seen.guarantee if one.seen else None) or "", []).append(one)
 
-    def order(kind: str) -> tuple[bool, bool, bool, float]:
+    def shown(row: Ranked) -> tuple[str, ...]:
+        return (row.standing.seen.clear if row.standing.seen else None) or ()
+
+    def order(kind: str) -> tuple[bool, bool, bool, float, int]:
         first = rank(by_kind[kind], question["cost"], float(question["target"]), question["goal"])[0]
         least = math.inf if first.value is None else first.value
-        return first.share < 1, not first.share, "covers the transcript" not in kind, least
+        return first.share < 1, not first.share, "covers the transcript" not in kind, least, len(shown(first))
 
     every = sorted(by_kind, key=order)
     for kind in every[1:]:

@@ -84,6 +84,9 @@ def changes(found: Mapping[str, Any], most: int = 4) -> list[str]:
     said = []
     network, by_name = found["map"], {row["name"]: row["label"] for row in found["methods"]}
     left_out = [left["name"] for left in network["left_out"]]
+    own = network["cells"][network["you"][0]][network["you"][1]]["winner"] if network["you"] else None
+    if own not in (None, found["winner"]):
+        said.append(f"Counted in seconds, {by_name[own]} is first on your network.")
     if network["words"]:
         fastest = "; ".join(one["words"] for one in network["words"][:most])
         said.append(f"On another network the fastest is: {fastest}")
