@@ -26,7 +26,7 @@ from vflbench.choosing.work import Work
 from vflbench.cli import choose as choosing
 from vflbench.cli import tune
 from vflbench.results import inventory
-from vflbench.types import ConfigError, Problem
+from vflbench.types import ConfigError, Problem, VflbenchError
 
 TASK = [
     *("dataset=star_schema", "dataset.rows=200", "dataset.dimension_rows=20", "dataset.width=3"),
@@ -255,6 +255,15 @@ def test_a_value_that_does_not_go_with_the_others_is_left_out_of_a_trial(monkeyp
     wrong = {"algorithm.bins": {"low": 300, "high": 900, "log": True, "int": True}}  # of a space of the user's own
     method = Method("send_once", "none", words, wrong)
     assert searching(method, trials_each=0)._trial(method, 1) is None and "256" in str(method.trials[0].reason)
+
+
+def test_runs_of_other_data_are_refused() -> None:
+    """A file that changed between a search and its going on would be compared with what was there before."""
+    record = searching(trials_each=0).record
+    for files in ([["a.csv", "1"], ["b.csv", "2"]], [["a.csv", "1"]]):
+        record.check_files({"data": {"files": files}})
+    with pytest.raises(VflbenchError, match=r"^a\.csv changed since this search began"):
+        record.check_files({"data": {"files": [["a.csv", "3"], ["b.csv", "2"]]}})
 
 
 def test_more_trials_after_a_final_has_begun_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

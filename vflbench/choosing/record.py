@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from vflbench.results.folder import write_json
+from vflbench.types import VflbenchError
 
 FILE = "record.json"
 SCHEMA = 1
@@ -91,11 +93,24 @@ class Record:
     notes: list[str] = field(default_factory=list)  #: e.g. that the budget was too small for the trials
     #: folder of each run that has begun and not ended -> its overrides, and `late` where time ended it
     running: dict[str, dict[str, Any]] = field(default_factory=dict)
+    files: list[list[str]] | None = None  #: (name, SHA-256) of the data's files; None: not known yet
 
     @property
     def repeats(self) -> list[int]:
         """The further seeds of the most promising trials."""
         return list(self.question.get("repeats", []))  # records of older versions lack them
+
+    def check_files(self, manifest: Mapping[str, Any]) -> None:
+        """Refuse a run whose data's files are not those of the first run.
+
+        Raises
+        ------
+        VflbenchError : names the files that changed.
+        """
+        files = manifest.get("data", {}).get("files", [])
+        self.files = files if self.files is None else self.files
+        if changed := [name for name, known in files if [name, known] not in self.files]:
+            raise VflbenchError(f"{', '.join(changed)} changed since this search began: begin another with out=FOLDER")
 
     def write(self, folder: Path) -> None:
         """Write it into `folder`, in one step."""

@@ -313,6 +313,8 @@ class Search:
         """The folder of a task's run, relative to the record's, and the run; None where it has not ended."""
         place = Path(task.arguments[1])
         run = reader.load(place) if (place / "summary.json").is_file() else None
+        if run is not None and (place / "manifest.json").is_file():
+            self.record.check_files(run.manifest)
         return place.relative_to(self.folder).as_posix(), run
 
     def _judge(self, trial: Trial, run: reader.Run) -> None:
