@@ -1,10 +1,10 @@
-"""What the scale of Blog's columns and of its target does to a network's error: `python scripts/blog_scale.py [FILE]`.
+"""What the scale of Blog's columns and of its target does to a network's error: `python scripts/blog_scale.py`.
 
 One party has all columns, so no division of them matters. Columns are standardised and cut at ten, as a run has them,
 or first sign(x) log(1 + |x|). The network learns the number of comments y, or log(1 + y); its error is that of y in
 both cases. It has two hidden layers (64, 32), Adam, batches of 256 and 20 epochs; validation rows choose one of two
 steps and the epoch. Boosted trees, which no scale of a column changes, learn the same targets. Rows are split as in a
-run with the same seed. FILE (docs/results/pubsub_vfl/blog_scale.csv) gets a row for each learner, with test RMSE.
+run with the same seed. docs/results/pubsub_vfl/blog_scale.csv gets a row for each learner, with test RMSE.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def network(x: np.ndarray, y: np.ndarray, rows: dict[str, np.ndarray], target: s
     return best[1]
 
 
-def main(file: Path) -> None:
+def main() -> None:
     table, source = blog.FILES.make(blog.Config(), sources.data_root(None))
     if source.kind != "real":
         raise SystemExit("BlogFeedback is not here: set VFLBENCH_DATA")
@@ -85,7 +85,7 @@ def main(file: Path) -> None:
             )
             rmse = error(back(trees.predict(table.values[rows["test"]])), y[rows["test"]])
             found.setdefault(("trees", "as they are", target), []).append(rmse)
-    with file.open("w", encoding="utf-8", newline="") as out:
+    with (ROOT / "docs/results/pubsub_vfl/blog_scale.csv").open("w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(("learner", "columns", "target", "seeds", "selected", "selected_sd"))
         for key, values in found.items():
@@ -93,4 +93,4 @@ def main(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/results/pubsub_vfl/blog_scale.csv")
+    main()

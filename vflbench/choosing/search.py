@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from vflbench import config, registry
-from vflbench.choosing import best, floor, halving, shown, spaces, words
+from vflbench.choosing import best, floor, halving, shown, spaces
 from vflbench.choosing.question import Question
 from vflbench.choosing.record import CUT, Excluded, Method, Record, Trial, final_folder, slug
+from vflbench.choosing.words import missed, time_left
 from vflbench.choosing.work import Task, Work, Workers
 from vflbench.results import reader, selection
 from vflbench.results.pricing import Charged
@@ -346,7 +347,7 @@ class Search:
             method.out = f"its shipped setting fails: {trial.reason}"
         self._write()
         which = f"trial {trial.number}" + (f", seed {trial.seed}" if trial.seed is not None else "")
-        self.report(f"[{which}] {method.name}: {self._in_words(trial)}{words.left(self.question.budget, self.began)}")
+        self.report(f"[{which}] {method.name}: {self._in_words(trial)}{time_left(self.question.budget, self.began)}")
 
     def _in_words(self, trial: Trial) -> str:
         metric = self.record.question["metric"]
@@ -429,7 +430,7 @@ class Search:
             if method not in finalists and method.out is None:
                 trial = self._best(method)
                 assert trial is not None
-                method.out = words.missed(method.trials, trial)
+                method.out = missed(method.trials, trial)
         self._write()
 
     # --- the final ------------------------------------------------------------------------------------------------
@@ -460,7 +461,7 @@ class Search:
             self._write()
             status = run.summary["status"] if run is not None else failure
             self.report(
-                f"[final] {method.name}, {Path(folder).name}: {status}{words.left(self.question.budget, self.began)}"
+                f"[final] {method.name}, {Path(folder).name}: {status}{time_left(self.question.budget, self.began)}"
             )
         late = [folder for folder, begun in self.record.running.items() if begun.get("late")]
         cut = (not finalists and self._over(self.share)) or (self.record.missing() and (late or self._over(1.0)))

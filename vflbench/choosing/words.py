@@ -33,7 +33,7 @@ def scored(value: float | None, sd: float | None) -> str:
     return "–" if value is None else f"{value:.4g}" + ("" if sd is None else f" ± {sd:.2g}")
 
 
-def left(budget: float | None, began: float) -> str:
+def time_left(budget: float | None, began: float) -> str:
     """What remains of a budget of seconds."""
     if budget is None:
         return ""
