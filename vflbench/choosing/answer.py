@@ -177,12 +177,12 @@ def _kind(kind: str, ones: Sequence[Standing], question: Mapping[str, Any]) -> d
 def _once(rows: Sequence[Mapping[str, Any]], record: Record, target: float) -> list[dict[str, Any]]:
     """Rows or sums sent once, as a line of the floor: its final, else its best trial."""
     note = "one exchange, then every party learns from what it has"
+    once = [method for method in record.methods if method.registered in ONCE]
     for row in rows:
-        if row["algorithm"] in ONCE:
+        if row["name"] in [method.name for method in once]:
             line = {key: row[key] for key in ("label", "validation", "test", "seconds")}
             reaches = row["reached"] == row["of"]
             return [line | {"name": ONCE[0], "bytes": row["bytes"] or row["sent"], "reaches": reaches, "note": note}]
-    once = [method for method in record.methods if method.algorithm in ONCE]
     tried = [(method, trial) for method in once if (trial := best_trial(record, method))]
     if not tried:
         return []
@@ -198,7 +198,7 @@ def _data(question: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, Any]:
     """The data, and a warning where they are made up."""
     s = runs[0].summary if runs else {}
     source = s.get("data_source")
-    name = style.dataset_label(s.get("dataset", question["dataset"]), s.get("data_variant"))
+    name = style.dataset_label(question["dataset"], s.get("data_variant"))  # the option, as it was typed
     alarm = {
         "synthetic": f"SYNTHETIC DATA: {name} is made up here. This answer says nothing about real data.",
         "partial": f"PARTLY SYNTHETIC DATA: parts of {name} are made up.",

@@ -37,31 +37,29 @@ def enter(question: Question) -> tuple[list[Method], list[Excluded]]:
     words = _common(question)
     with config.session([*words, "algorithm=*"], question.config_dir) as hydra:  # any, those of other packages too
         words = config.for_all_links(hydra, words)
-        for name, info in registry.algorithms().items():
-            if question.algorithms is not None and name not in question.algorithms:
-                continue
+        for option, info in _entering(hydra, question, words):
             if why := _no_answer(info, question):
-                excluded.append(Excluded(name, None, why))
+                excluded.append(Excluded(option, None, why))
                 continue
             for mechanism in _mechanisms(info, question):
                 once = info.one_shot and not info.epochs  # no number of epochs changes what it does
                 asked = [word for word in words if not (once and word.startswith("epochs="))]
-                own = [f"algorithm={name}", *asked, *_division(name, question), *_private(question, mechanism)]
+                own = [f"algorithm={option}", *asked, *_division(info, question), *_private(question, mechanism)]
                 try:
                     run = config.plan(hydra, own).config
                 except ConfigError as error:
                     _raise_if_general(error)
                     refused.append(error)
-                    excluded.append(Excluded(name, _given(mechanism), _reason(error)))
+                    excluded.append(Excluded(option, _given(mechanism), _reason(error)))
                     continue
                 assert run is not None
                 run = adapt.parties(run, info)
                 if (shows := hidden(run, question)) is not None:
-                    excluded.append(Excluded(name, _given(mechanism), shows))
+                    excluded.append(Excluded(option, _given(mechanism), shows))
                     continue
-                methods.append((Method(name, mechanism, own, {}), run))
+                methods.append((Method(option, mechanism, own, {}, kind=info.name), run))
             if question.epsilon is not None and question.mechanism is None and info.privacy == ("none",):
-                excluded.append(Excluded(name, None, _no_mechanism(info)))
+                excluded.append(Excluded(option, None, _no_mechanism(info)))
         _divide_alike(methods, excluded, refused, hydra, question)
         if not methods:
             shared = Counter(reason for _, reason in {(one.algorithm, one.reason) for one in excluded})
@@ -71,6 +69,22 @@ def enter(question: Question) -> tuple[list[Method], list[Excluded]]:
         for method, run in methods:
             method.space = spaces.of(method.algorithm, run, question)
     return [method for method, _ in methods], excluded
+
+
+def _entering(hydra: Session, question: Question, words: list[str]) -> Iterator[tuple[str, AlgorithmInfo]]:
+    """The options that may enter, each with what the registry knows of the algorithm that it configures.
+
+    Raises
+    ------
+    ConfigError : an option file of the user's names no algorithm.
+    """
+    known, own = registry.algorithms(), config.own_options("algorithm", question.config_dir)
+    for option in known if question.algorithms is None else question.algorithms:
+        name = config.name_of(hydra, "algorithm", option) if option in own else option
+        if name not in known:
+            config.plan(hydra, [f"algorithm={option}", *words])  # says what is wrong with the file
+            raise VflbenchError(f"algorithm={option}: its file names no algorithm")
+        yield option, known[name]
 
 
 def _common(question: Question) -> list[str]:
@@ -116,7 +130,7 @@ def _no_answer(info: AlgorithmInfo, question: Question) -> str:
             return "one party has all data: it is a ceiling, not a federation"
         if not messages(registry.exposed(info.name)):
             return "it sends nothing: it is the floor that methods are compared with"
-    data = registry.datasets().get(question.dataset)
+    data = question.data
     if data is None or question.algorithms is not None:
         return ""
     layout = registry.fit(info, data)
@@ -138,7 +152,7 @@ def _alike(excluded: list[Excluded]) -> list[str]:
     """Reasons, each with all methods that have it; first those of the fewest: they come nearest to what is asked."""
     found: dict[str, list[str]] = {}
     for one in excluded:
-        found.setdefault(re.sub(rf"\b{one.algorithm}\b", "it", one.reason), []).append(one.algorithm)
+        found.setdefault(re.sub(rf"\b{re.escape(one.algorithm)}\b", "it", one.reason), []).append(one.algorithm)
     lines = {reason: ", ".join(dict.fromkeys(names)) for reason, names in found.items()}
     return [f"{names}: {reason}" for reason, names in sorted(lines.items(), key=lambda item: item[1].count(","))]
 
@@ -152,9 +166,9 @@ def _reason(error: ConfigError) -> str:
     return "; ".join(str(problem).rstrip(".") for problem in error.problems)
 
 
-def _division(name: str, question: Question) -> list[str]:
+def _division(info: AlgorithmInfo, question: Question) -> list[str]:
     """The words that were typed about how the data are divided, those of keys that the method has."""
-    keys = {field.name for field in dataclasses.fields(registry.option_config("algorithm", name, whole=False))}
+    keys = {field.name for field in dataclasses.fields(registry.option_config("algorithm", info.name, whole=False))}
     return [
         word
         for word in question.words
@@ -174,7 +188,7 @@ def _divide_alike(
     Tables to be joined have as many as there are tables. A method that cannot run so, as its links do not allow it, is
     excluded.
     """
-    joined = registry.datasets()[question.dataset].layouts[0] == "relational"
+    joined = question.data is not None and question.data.layouts[0] == "relational"
     for key in DIVISION:
         own = key.removeprefix("algorithm.")
         divided = [(method, run) for method, run in methods if vars(run.algorithm).get(own) is not None]

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vflbench import registry
 from vflbench.choosing.question import Question
 from vflbench.choosing.record import Record
 from vflbench.choosing.work import Task
@@ -22,7 +21,7 @@ REFERENCES = {
 
 def tasks(record: Record, question: Question, folder: Path) -> Iterator[Task]:
     """Runs of the methods of REFERENCES that the record has no level of, with their shipped settings."""
-    layout = registry.datasets()[question.dataset].layouts[0]
+    layout = question.data.layouts[0] if question.data else ""
     words = [word for word in record.methods[0].words if not word.startswith(("algorithm=", "privacy"))]
     seed = record.question["seeds"][0]
     for level, name in REFERENCES.get(layout, {}).items():

@@ -6,15 +6,16 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from vflbench import registry
+from vflbench import config, registry
 from vflbench.choosing import elsewhere
 from vflbench.plots import demands
-from vflbench.types import DIVISORS, Problem, closest, refuse
+from vflbench.types import DIVISORS, DatasetInfo, Problem, closest, refuse
 
 COSTS = ("bytes", "seconds", "weighted")
 SEEDS = 3  # of the finals
@@ -34,7 +35,7 @@ class Question:
     """A command line, checked."""
 
     words: list[str]  #: overrides of every run
-    dataset: str
+    dataset: str  #: the option: an option file of the user's may be called anything, `data` knows its name
     target: float | None
     cost: str = "bytes"
     demand: str | None = None
@@ -45,7 +46,7 @@ class Question:
     resources: dict[str, Any] = field(default_factory=dict)  #: what the launcher is told
     address: str = "local"  #: of the Ray cluster of launcher=ray: local, auto or HOST:PORT
     seed: int = 0
-    algorithms: list[str] | None = None  #: in the order of their names; None: all
+    algorithms: list[str] | None = None  #: options, in the order of their names; None: all of the registry
     out: Path | None = None
     resume: bool = False
     overwrite: bool = False
@@ -55,6 +56,12 @@ class Question:
     config_dir: str | None = None
     epsilon: float | None = None
     mechanism: str | None = None  #: that was typed
+
+    @cached_property
+    def data(self) -> DatasetInfo | None:
+        """The data set in the registry; None where no option leads to one, which the plan of a run says."""
+        with config.session(self.words, self.config_dir) as hydra:
+            return registry.datasets().get(config.name_of(hydra, "dataset", self.dataset) or "")
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -128,7 +135,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     question.seed = _count(given, "seed", problems, 0) or 0
     question.budget = _seconds(given.get("budget"), problems)
     question.demand = _demand(given.get("demand"), problems)
-    question.algorithms = _algorithms(given.get("algorithm"), problems)
+    question.algorithms = _algorithms(given.get("algorithm"), config_dir, problems)
     question.out = Path(given["out"]) if given.get("out") else None
     question.resume, question.overwrite = (_flag(given, key, problems) for key in ("resume", "overwrite"))
     question.seeds = _count(given, "seeds", problems) or 1
@@ -227,10 +234,11 @@ def _demand(text: str | None, problems: list[Problem]) -> str | None:
     return text
 
 
-def _algorithms(text: str | None, problems: list[Problem]) -> list[str] | None:
+def _algorithms(text: str | None, config_dir: str | None, problems: list[Problem]) -> list[str] | None:
     if text is None:
         return None
-    names, known = sorted(name.strip() for name in text.split(",")), registry.algorithms()
+    names = sorted(name.strip() for name in text.split(","))
+    known = dict.fromkeys([*registry.algorithms(), *config.own_options("algorithm", config_dir)])
     problems += [
         Problem("algorithm", name, f"unknown algorithm; there are: {', '.join(known)}", closest(name, known))
         for name in names

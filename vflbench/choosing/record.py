@@ -45,7 +45,7 @@ class Trial:
 class Method:
     """An algorithm with a mechanism: what enters, is tuned and answers as one."""
 
-    algorithm: str
+    algorithm: str  #: the option: a file of the user's may be called anything, `registered` is the name
     privacy: str  #: the mechanism, or `none`
     words: list[str]  #: the overrides that make its job, without those of a trial
     space: dict[str, Any]  #: key -> its range as in conf/search, widened where that happened
@@ -58,6 +58,12 @@ class Method:
     expected: float | None = None  #: bytes, or seconds where these count, until the first evaluation; by a dry run
     wall_seconds: float | None = None  #: here, until the first evaluation; by a dry run
     widened: list[str] = field(default_factory=list)  #: keys whose range was widened
+    kind: str | None = None  #: the algorithm in the registry; None in records of older versions
+
+    @property
+    def registered(self) -> str:
+        """The algorithm's name in the registry."""
+        return self.kind or self.algorithm
 
     @property
     def name(self) -> str:

@@ -275,7 +275,7 @@ class Search:
         earlier = [self._path(trial) for trial in method.trials if trial.number < level]
         first = earlier[0][-1][0] if earlier and earlier[0] else None
         deadline = self._deadline(self.share)
-        once = registry.algorithms()[method.algorithm].one_shot
+        once = registry.algorithms()[method.registered].one_shot
         slow = None if deadline is None or once else time.time() + SLICE * (deadline - time.time())
         comparable = self.question.prune and level > 0 and axis != "cost" and not once
         return halving.Halving(

@@ -11,6 +11,7 @@ what it would have tried.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import warnings
 from collections.abc import Iterable, Mapping
@@ -35,8 +36,10 @@ EDGE = 0.05  # of a range, at each end: a best value there widens it
 Space = dict[str, Any]
 
 
-def read(algorithm: str, config_dir: str | None = None) -> Space:
+def read(option: str, config_dir: str | None = None, registered: str | None = None) -> Space:
     """The space of a method (or of `MECHANISM`); empty where there is none: then what is shipped or typed is tried.
+
+    An option file of the user's that has no space has that of its algorithm, `registered`.
 
     Raises
     ------
@@ -44,8 +47,9 @@ def read(algorithm: str, config_dir: str | None = None) -> Space:
     ConfigError : a key's range or choices are none.
     """
     folders = [Path(config_dir).expanduser()] if config_dir else []
-    for folder in (*folders, registry.config_dir()):
-        path = folder / FOLDER / f"{algorithm}.yaml"
+    names = dict.fromkeys(filter(None, (option, registered)))
+    for name, folder in itertools.product(names, (*folders, registry.config_dir())):
+        path = folder / FOLDER / f"{name}.yaml"
         if path.is_file():
             try:
                 values: Any = OmegaConf.to_container(OmegaConf.load(path))  # 3e-05 is a number, as in Hydra's files
@@ -70,11 +74,11 @@ def _problems(key: str, given: Any) -> list[Problem]:
     return [Problem(key, given, "must be a list of choices, or {low: 0.001, high: 0.1, log: true, int: false}")]
 
 
-def of(algorithm: str, run: RunConfig, question: Question) -> Space:
+def of(option: str, run: RunConfig, question: Question) -> Space:
     """The part of the spaces that a configuration has, without what the question fixes or does not allow."""
     fixed = {word.partition("=")[0] for word in question.words}
     found: Space = {}
-    spaces = {**read(algorithm, question.config_dir), **read(MECHANISM, question.config_dir)}
+    spaces = {**read(option, question.config_dir, run.algorithm.name), **read(MECHANISM, question.config_dir)}
     spaces = {key: given for key, given in spaces.items() if key not in fixed}
     for key, given in spaces.items():
         ours = has(run, key)
@@ -82,7 +86,7 @@ def of(algorithm: str, run: RunConfig, question: Question) -> Space:
             continue
         if isinstance(given, list) and ours:
             others = {other: choices for other, choices in spaces.items() if other != key}
-            given = [value for value in given if _goes(_with(run, key, value), others, question)]
+            given = [value for value in given if _goes(_with(run, key, value, question), others, question)]
         if not isinstance(given, list) or len(given) > 1:
             found[key] = given
     return {key: given for key, given in found.items() if has(run, key) or _offers(found, key)}
@@ -110,20 +114,30 @@ def _where(given: Any) -> dict[str, Any]:
     return given.get("where", {}) if isinstance(given, dict) else {}
 
 
-def _with(run: RunConfig, key: str, value: Any) -> RunConfig:
+def _with(run: RunConfig, key: str, value: Any, question: Question) -> RunConfig:
     """The configuration with another value of a key."""
     group, _, leaf = key.partition(".")
     if not leaf:
-        if group in registry.GROUPS:
-            value = registry.option_config(group, value)(name=value)
-        return dataclasses.replace(run, **{group: value})
+        chosen = _option(group, value, question) if dataclasses.is_dataclass(getattr(run, group)) else value
+        return dataclasses.replace(run, **{group: chosen})
     return dataclasses.replace(run, **{group: dataclasses.replace(getattr(run, group), **{leaf: value})})
+
+
+def _option(group: str, option: str, question: Question) -> Any:
+    """The keys of an option that a space may choose. Raises VflbenchError or ConfigError: there is no such option."""
+    if group in registry.GROUPS and option not in config.own_options(group, question.config_dir):
+        return registry.option_config(group, option)(name=option)
+    with config.session([f"{group}={option}"], question.config_dir) as hydra:
+        keys = config.plain(config.compose(hydra, [f"{group}={option}"]))[group]
+    found, problems = config.convert(registry.option_config(group, str(keys.get("name"))), keys)
+    refuse(problems)
+    return found
 
 
 def _goes(run: RunConfig, others: Space, question: Question) -> bool:
     """Whether a setting fits together, itself or with another choice, and shows no more than is asked."""
     choices = [(key, value) for key, given in others.items() if isinstance(given, list) for value in given]
-    more = (_with(run, key, value) for key, value in choices if has(run, key))
+    more = (_with(run, key, value, question) for key, value in choices if has(run, key))
     return any(hidden(one, question) is None and not config.check(one) for one in (run, *more))
 
 

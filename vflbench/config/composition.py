@@ -96,6 +96,25 @@ def compose(hydra: Session, overrides: Sequence[str], sweep: bool = False) -> Di
         raise VflbenchError(UNCOMPOSED + " ".join(filter(None, reasons))) from error
 
 
+def name_of(hydra: Session, group: str, option: str) -> str | None:
+    """The registry's name behind a typed option: a file of the user's may be called anything.
+
+    None where the option has no name, or does not compose: `plan` says what is wrong with it.
+    """
+    with contextlib.suppress(VflbenchError):
+        chosen = compose(hydra, [f"{group}={option}"])[group]
+        name = chosen.get("name") if OmegaConf.is_dict(chosen) else None
+        return name if isinstance(name, str) else None
+    return None
+
+
+def own_options(group: str, user_dir: str | Path | None) -> list[str]:
+    """The options of a group that the user's folder has, those in folders below it as `folder/option`."""
+    place = None if user_dir is None else Path(user_dir).expanduser() / group
+    files = () if place is None else place.rglob("*.yaml")
+    return sorted(path.relative_to(place).with_suffix("").as_posix() for path in files)
+
+
 def configurations(hydra: Session, jobs: Iterable[Sequence[str]]) -> Iterator[tuple[list[str], dict[str, Any]]]:
     """Each of a sweep's jobs with its configuration as plain data.
 
