@@ -351,9 +351,13 @@ def test_a_run_that_cannot_start_leaves_an_unfinished_one_as_it_was(vfl: Callabl
     assert contents("k") == before
 
 
-def test_a_bug_is_not_hidden_but_recorded(vfl: Callable[..., int]) -> None:
-    with pytest.raises(RuntimeError, match="a bug"):
-        vfl(*TOY, f"seed={BUG}", "hydra.run.dir=out")
+def test_a_bug_is_told_in_a_line_with_its_log_and_recorded(
+    vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert vfl(*TOY, f"seed={BUG}", "hydra.run.dir=out") == 70
+    line = "internal error: RuntimeError: a bug. The traceback is in out/error.log; please report it\n"
+    assert capsys.readouterr().err == line
+    assert "raise RuntimeError" in Path("out/error.log").read_text() and not inventory.foreign(Path("out"))
     recorded = summary("out")
     assert (
         recorded["status"] == "failed"
@@ -361,6 +365,7 @@ def test_a_bug_is_not_hidden_but_recorded(vfl: Callable[..., int]) -> None:
         and validate_summary(recorded) == []
     )
     assert vfl(*TOY, "hydra.run.dir=out") == 0, "what failed before its first evaluation is no run to protect"
+    assert not Path("out/error.log").exists()
 
 
 def test_an_ended_run_is_refused_before_anything_is_written(
@@ -570,13 +575,13 @@ def test_a_repeated_sweep_does_what_is_left(vfl: Callable[..., int], capsys: pyt
 def test_a_bug_in_one_job_leaves_a_status_and_the_others_go_on(
     vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert vfl("-m", *TOY, f"seed=0,{BUG},1", "hydra.sweep.dir=s") == 1
+    assert vfl("-m", *TOY, f"seed=0,{BUG},1", "hydra.sweep.dir=s") == 70
     out, err = capsys.readouterr()
     assert [summary(f"s/{n}")["status"] for n in range(3)] == ["completed", "failed", "completed"]
     assert "RuntimeError: a bug" in summary("s/1")["reason"]
-    assert "1 of 3 jobs failed" in err and "sweep folder: s" in out and err.count("Traceback") == 1, (
-        "a bug is shown, once"
-    )
+    assert "1 of 3 jobs failed" in err and "sweep folder: s" in out and "Traceback" not in err
+    assert err.count(f"seed={BUG}: failed: internal error: RuntimeError: a bug. The traceback is in s/1/error.log") == 1
+    assert "raise RuntimeError" in Path("s/1/error.log").read_text()
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from typing import Any
 
 from tests.fuzz import cases
 from vflbench import cli, config
+from vflbench.cli import crash
 from vflbench.runner import progress
 from vflbench.types import ENDED_WELL
 
@@ -149,7 +150,7 @@ def carry_out(seed: int, number: int) -> tuple[cases.Case, str, str]:
     before = {path: path.stat().st_mtime_ns for path in Path().rglob("summary.json")}
     signal.alarm(HANG)
     try:
-        _, out, err = silently(lambda: cli.command(case.args))
+        code, out, err = silently(lambda: cli.command(case.args))
     except SystemExit as ended:  # argparse
         if ended.code in (0, 2):
             return case, "", ""
@@ -160,8 +161,9 @@ def carry_out(seed: int, number: int) -> tuple[cases.Case, str, str]:
         return case, "traceback", "".join(traceback.format_exc().splitlines(keepends=True)[-14:])
     finally:
         signal.alarm(0)
-    if "Traceback" in err:
-        return case, "traceback", err[-3000:]
+    if code == crash.CODE or crash.BEGIN in err or "Traceback" in err:
+        logs = [path.read_text()[-3000:] for path in Path().rglob("*.log")]
+        return case, "traceback", "\n".join([err[-1000:], *logs])
     for path in Path().rglob("summary.json"):
         if before.get(path) != path.stat().st_mtime_ns:
             summary = json.loads(path.read_text(encoding="utf-8"))

@@ -527,10 +527,11 @@ def test_a_bug_in_one_run_is_told_and_the_figure_drawn_without_it(tmp_path, monk
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(train, "run", broken)
-    assert cli.command(["figures", "glasu/table3", "scale=smoke", "dataset=digits_graph"]) == 1
+    assert cli.command(["figures", "glasu/table3", "scale=smoke", "dataset=digits_graph"]) == 70
     told = capsys.readouterr().err
-    assert "not in it: glasu digits_graph us_uk seed=5: ZeroDivisionError: division by zero" in told
-    assert "Traceback" in told  # a bug is shown whole
+    assert "not in it: glasu digits_graph us_uk seed=5: internal error: ZeroDivisionError: division by zero" in told
+    (log,) = (tmp_path / "outputs/errors").iterdir()
+    assert f"The traceback is in outputs/errors/{log.name}" in told and "Traceback" not in told
     assert (tmp_path / "outputs/figures/smoke/glasu/table3/page.html").is_file()
 
 

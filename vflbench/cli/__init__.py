@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from itertools import pairwise
 
+from vflbench.cli import crash
 from vflbench.cli.words import complain, for_user, say
 from vflbench.runner import interrupts
 from vflbench.types import ConfigError, VflbenchError, closest
@@ -30,7 +31,7 @@ def main() -> None:
 
 
 def command(args: Sequence[str]) -> int:
-    """Carry out a command line and return its exit code: 0, 1 after an error, 130 where it was interrupted."""
+    """Carry out a command line and return its exit code: 0, 1, 70 after an internal error, 130 where interrupted."""
     try:
         return _dispatch([*args])  # `list` is a verb of this package
     except ConfigError as error:
@@ -45,8 +46,10 @@ def command(args: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
         if (known := for_user(error)) is None:
-            raise
+            complain(crash.told(error))
+            return crash.CODE
         complain(f"error: {known}")
+        return crash.code(str(known))
     return 1
 
 

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import re
 import time
-import traceback
 from argparse import ArgumentParser
 from collections.abc import Callable
 from functools import partial
@@ -19,8 +18,8 @@ from vflbench.choosing.halving import Halving
 from vflbench.choosing.record import FILE, Method, Record
 from vflbench.choosing.search import MOST_TRIALS, Search
 from vflbench.choosing.work import Work
-from vflbench.cli import folders, train
-from vflbench.cli.words import RUNS, complain, one_line, shown
+from vflbench.cli import crash, folders, train
+from vflbench.cli.words import RUNS, complain, for_user, one_line, shown
 from vflbench.results import inventory, lock
 from vflbench.runner import interrupts
 from vflbench.types import ConfigError, VflbenchError
@@ -100,8 +99,8 @@ def measure_one(config_dir: str | None, words: list[str]) -> dict[str, Any]:
             return measure.first_round(run, registry.algorithms()[run.algorithm.name])
     except ConfigError as impossible:
         return {"error": one_line(impossible)}
-    except VflbenchError as error:
-        return {"error": str(error)}
+    except Exception as error:
+        return {"error": str(for_user(error) or crash.told(error))}
 
 
 def train_one(config_dir: str | None, words: list[str], folder: str, halt: Halving | None) -> str:
@@ -116,11 +115,8 @@ def train_one(config_dir: str | None, words: list[str], folder: str, halt: Halvi
             )
     except ConfigError as impossible:
         return one_line(impossible)
-    except VflbenchError as error:
-        return str(error)
-    except Exception as bug:
-        complain(traceback.format_exc())  # a bug is shown whole, and the other runs go on
-        return f"{type(bug).__name__}: {bug}"
+    except Exception as error:  # the other runs go on
+        return str(for_user(error) or crash.told(error))
     return ""
 
 

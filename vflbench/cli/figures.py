@@ -6,15 +6,14 @@ import contextlib
 import os
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vflbench import config
-from vflbench.cli import train
-from vflbench.cli.words import RUNS, complain, one_line, say, shown
+from vflbench.cli import crash, train
+from vflbench.cli.words import RUNS, complain, for_user, one_line, say, shown
 from vflbench.papers import claims, definition, figures, jobs, page
 from vflbench.results import inventory, reader
 from vflbench.results.reader import Run
@@ -32,11 +31,8 @@ def _train_job(words: list[str], folder: str) -> str:
         train.run([*words, "hydra.mode=RUN", config.quoted("hydra.run.dir", folder), "resume=true"])
     except ConfigError as impossible:
         return one_line(impossible)
-    except VflbenchError as error:
-        return str(error)
-    except Exception as bug:
-        complain(traceback.format_exc())  # a bug is shown whole, and the other runs go on
-        return f"{type(bug).__name__}: {bug}"
+    except Exception as error:  # the other runs go on
+        return str(for_user(error) or crash.told(error))
     return ""
 
 
@@ -149,13 +145,13 @@ def command(args: list[str]) -> int:
             _write_tables(job, zip(chosen, needed, strict=True), folder)
 
         jobs.carry_out(wanted, folder / "runs", [RUNS], _train_job, _reprice_job, int(own["jobs"]), ended)
-    failed = 0
+    code = 0
     for figure, own_jobs in zip(chosen, needed, strict=True):
         made = figures.make(figure, own_jobs, own["scale"], folder / figure.name, args)
         verdicts = ", ".join(f"{count} {verdict}" for verdict, count in made.verdicts.items()) or "no claims"
         say(f"{figure.name}: {verdicts}: {shown(made.folder / 'page.html')}")
         for failure in made.failures:
             complain(f"{figure.name}: not in it: {failure}")
-        failed += bool(made.failures)
+            code = max(code, crash.code(failure))
     say(f"index: {shown(page.write_index(folder))}")
-    return 1 if failed else 0
+    return code

@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import gc
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from vflbench import config, registry
-from vflbench.cli import folders
+from vflbench.cli import crash, folders
 from vflbench.cli.words import RUNS, complain, for_user, last_lines, one_line, say, shown
 from vflbench.hydra_internals import Session
 from vflbench.results import folder as files
@@ -43,7 +42,7 @@ class Outcome:
     error: VflbenchError | None = None
     line: str = ""  # what the user reads about it
     status: str = "failed"
-    bug: Exception | None = None  # of a single run, to be shown whole
+    bug: Exception | None = None  # of a single run, for who called `vflbench.run`
     value: float | None = None  # of a sweep's job: its objective
 
     def report(self) -> None:
@@ -90,8 +89,6 @@ def start(
         for place in made:  # a run that could not start leaves nothing behind
             with contextlib.suppress(OSError):
                 place.rmdir()
-    if outcome.bug is not None:
-        raise outcome.bug
     return outcome
 
 
@@ -139,7 +136,9 @@ def job(
                     inventory.leave(folder)
     except (VflbenchError, OSError) as error:  # another process writes there, or the lock failed: nothing is written
         outcome = _failed(folder, for_user(error), label)
-    if not quiet and outcome.bug is None:
+    except Exception as bug:
+        outcome = _broken(folder, bug, crash.told(bug), label)
+    if not quiet:
         outcome.report()
     return outcome
 
@@ -147,6 +146,14 @@ def job(
 def _failed(folder: Path, error: VflbenchError | None, label: str) -> Outcome:
     """The outcome of a job that `error` ended."""
     return Outcome(1, folder, error, f"{label}: failed: {error}" if label else f"error: {error}")
+
+
+def _broken(folder: Path, bug: Exception, line: str, label: str) -> Outcome:
+    """The outcome of a job that ended with an exception that nobody foresaw; `line` says where the traceback is."""
+    outcome = _failed(folder, VflbenchError(line), label)
+    outcome.code, outcome.bug = crash.CODE, None if label else bug
+    outcome.line = outcome.line if label else line
+    return outcome
 
 
 def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: bool, hooks: dict[str, Any]) -> Outcome:
@@ -166,11 +173,8 @@ def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: 
             folders.write_unrun(folder, "skipped", reason, values, cfg)
             return Outcome(0, folder, line=f"{label}: skipped ({reason})", status="skipped")
         if (error := for_user(failure)) is None:
-            error = VflbenchError(f"{type(failure).__name__}: {failure}")
-            folders.write_unrun(folder, "failed", str(error), values, cfg)
-            if not label:
-                return Outcome(1, folder, bug=failure)
-            complain(traceback.format_exc())  # a bug is shown whole, and the sweep goes on
+            folders.write_unrun(folder, "failed", f"{type(failure).__name__}: {failure}", values, cfg)
+            return _broken(folder, failure, crash.told(failure, folder, config.from_environment(cfg)), label)
     else:
         status = summary["status"]
         code = 1 if status == "failed" or (status == "diverged" and not label) else 0
@@ -218,6 +222,7 @@ def _run(
         from vflbench.plots.curves import draw_run
 
         hooks["draw"] = draw_run
+    inventory.remove(folder / crash.NAME)  # of an earlier start
     _forget_runs()
     gc.enable()  # see `vflbench.cli`
     info = registry.algorithms()[run_config.algorithm.name]

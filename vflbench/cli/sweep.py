@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from vflbench import config
-from vflbench.cli import folders
+from vflbench.cli import crash, folders
 from vflbench.cli.dry_run import dry_run
 from vflbench.cli.job import Outcome, job
 from vflbench.cli.words import complain, made_up, one_line, say, shown
@@ -144,6 +144,8 @@ def _conclude(folder: Path, outcomes: list[Outcome], died: str, cfg: DictConfig)
     for status in ("failed", "diverged", *(["skipped"] if not well else [])):
         if count[status]:
             complain(f"{count[status]} of {len(outcomes)} jobs {'were ' if status == 'skipped' else ''}{status}")
+    if any(outcome.code == crash.CODE for outcome in outcomes):
+        return crash.CODE
     return 0 if well and not count["failed"] and not died else 1
 
 

@@ -86,6 +86,8 @@ def run(
         if plan.jobs is not None or plan.cfg.dry_run:
             raise VflbenchError("vflbench.run runs one experiment: sweeps and dry_run belong to the command line")
         outcome = job.start(hydra, plan.cfg, overrides, command or f"vflbench.run({typed!r})", quiet=True, halt=halt)
+    if outcome.bug is not None:
+        raise outcome.bug
     if outcome.error is not None:
         raise outcome.error
     return reader.load(outcome.folder)

@@ -88,7 +88,8 @@ def keep(folder: Path, record: Record, file: Path, overwrite: bool) -> Trial:
     method = record.methods[0]
     best = next((trial for trial in method.trials if trial.number == method.best), None)
     if best is None:
-        raise VflbenchError(f"no trial has a value; the runs are in {shown(folder)}")
+        why = next((f" ({trial.reason})" for trial in method.trials if trial.reason), "")
+        raise VflbenchError(f"no trial has a value{why}; the runs are in {shown(folder)}")
     file.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(file, text(record, method, best), overwrite)
     return best

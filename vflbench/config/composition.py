@@ -110,9 +110,10 @@ def name_of(hydra: Session, group: str, option: str) -> str | None:
 
 def own_options(group: str, user_dir: str | Path | None) -> list[str]:
     """The options of a group that the user's folder has, those in folders below it as `folder/option`."""
-    place = None if user_dir is None else Path(user_dir).expanduser() / group
-    files = () if place is None else place.rglob("*.yaml")
-    return sorted(path.relative_to(place).with_suffix("").as_posix() for path in files)
+    if user_dir is None:
+        return []
+    place = Path(user_dir).expanduser() / group
+    return sorted(path.relative_to(place).with_suffix("").as_posix() for path in place.rglob("*.yaml"))
 
 
 def configurations(hydra: Session, jobs: Iterable[Sequence[str]]) -> Iterator[tuple[list[str], dict[str, Any]]]:

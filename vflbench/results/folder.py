@@ -34,7 +34,7 @@ _CURVE_COLUMNS = (
 PICTURES = tuple(f"{name}.{kind}" for name in ("curve", "bytes", "rounds") for kind in ("png", "svg"))
 # What a run writes into its folder: the first parts of names.
 FILES = frozenset(("manifest.json", "summary.json", "curve.csv", "ledger.parquet", "trace.parquet", "checkpoint"))
-FILES |= {"model", "transcript", "logs", ".hydra", *PICTURES}
+FILES |= {"model", "transcript", "logs", "error.log", ".hydra", *PICTURES}
 SWEEP_FILES = frozenset(("multirun.yaml", "curve.csv", "curve.png", "curve.svg"))
 
 
