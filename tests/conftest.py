@@ -324,7 +324,7 @@ def toy(toy_package: Path, literals: Any, monkeypatch: pytest.MonkeyPatch) -> It
 @pytest.fixture
 def make_run(tmp_path: Path) -> Any:
     """Writes a run whose test metric at round t is `level(t)`, at `pace` seconds and 1 MB a round."""
-    from vflbench.results import folder, identity, inventory, reader
+    from vflbench.results import experiment, folder, identity, inventory, reader
     from vflbench.types import DataSource, Metric
 
     def make(
@@ -380,7 +380,8 @@ def make_run(tmp_path: Path) -> Any:
             | changes
         )
         folder.write_curve(path / "curve.csv", curve, metric.name)
-        folder.write_json(path / "manifest.json", {"config": config, "config_hash": identity.config_hash(config)})
+        known = {"config_hash": identity.config_hash(config), "semantics": experiment.SEMANTICS}
+        folder.write_json(path / "manifest.json", {"config": config, **known})
         folder.write_json(path / "summary.json", summary)
         (path / inventory.NAME).unlink()  # as older runs are, whose damages are found by what they break
         return reader.load(path)

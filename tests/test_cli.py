@@ -21,13 +21,14 @@ from typing import Any
 import pytest
 
 import vflbench
-from vflbench import cli, config
+from vflbench import cli, config, registry
 from vflbench.cli.help import help_text
 from vflbench.cli.words import made_up
 from vflbench.hydra_internals import Session
 from vflbench.plots import curves
 from vflbench.results import folder as files
 from vflbench.results import inventory, lock, reader
+from vflbench.results.experiment import SEMANTICS
 from vflbench.results.folder import atomic_write, summarise, validate_summary, write_curve, write_json
 from vflbench.types import ConfigError, DataError, DataSource, Metric, VflbenchError
 
@@ -75,7 +76,9 @@ def stand_in(
     if config.seed == BUG:
         raise RuntimeError("a bug")
     clear()
-    write_json(folder / "manifest.json", {"schema": 1, "config": plain, "config_hash": identity, "command": command})
+    known = {"semantics": SEMANTICS, "plugins": registry.plugin_sources(plain)}
+    manifest = {"schema": 1, "config": plain, "config_hash": identity, "command": command, **known}
+    write_json(folder / "manifest.json", manifest)
     if config.seed == KILLED and not config.resume:
         raise SystemExit(9)
     numbers = {

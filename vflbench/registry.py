@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from vflbench import contracts
-from vflbench.source_text import excerpt, literal, path_of
+from vflbench.source_text import excerpt, literal, path_of, sha256_of
 from vflbench.types import (
     SHOWN,
     AlgorithmInfo,
@@ -201,6 +201,18 @@ def entries(group: str) -> dict[str, Entry[Any]]:
     if group == "algorithm":
         return algorithm_entries()
     return dataset_entries() if group == "dataset" else option_entries(group)
+
+
+def plugin_sources(values: Mapping[str, Any]) -> dict[str, str]:
+    """The SHA-256 of the source of each plug-in that a configuration chooses and that decides what a run computes."""
+    found = {}
+    for group in ("algorithm", "dataset", *GROUPS):
+        option = values.get(group)
+        name = str(option.get("name") if isinstance(option, Mapping) else option)
+        entry = entries(group).get(name) if group not in ("launcher", "logger") else None
+        if entry is not None and entry.plugin:
+            found[f"{group} {name}"] = sha256_of(entry.module)
+    return found
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import hashlib
 import importlib.util
 import re
 import sys
@@ -89,6 +90,19 @@ def path_of(module: str) -> Path:
     if spec is None or spec.origin is None:
         raise ImportError("there is no such module")
     return Path(spec.origin)
+
+
+@functools.cache  # the code that a process runs is what it has imported, whatever changes later
+def sha256_of(module: str) -> str:
+    """The SHA-256 of a module's source, with all of the package that it is in."""
+    path = path_of(module)
+    whole = path.parent if path.name == "__init__.py" else path
+    if depth := module.count("."):
+        whole = whole.parents[depth - 1]
+    content = hashlib.sha256()
+    for file in sorted(whole.rglob("*.py")) if whole.is_dir() else [whole]:
+        content.update(file.relative_to(whole).as_posix().encode() + b"\0" + file.read_bytes())
+    return content.hexdigest()
 
 
 class Excerpt:

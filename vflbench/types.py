@@ -493,7 +493,7 @@ class DataSource:
     kind: Literal["real", "partial", "synthetic"]
     variant: str | None = None
     note: str = ""  #: e.g. which parts are made up
-    files: tuple[tuple[str, str], ...] = ()  #: (file name, sha256 or, of huge files, size and time), no machine paths
+    files: tuple[tuple[str, str], ...] = ()  #: (file name, sha256), no machine paths
     #: messages that brought rows together, before the run: part of the sender, of the receiver, tag, bytes
     alignment: tuple[tuple[int, int, str, int], ...] = ()
     #: of a user's own tables, per file: rows, matched, imputed, encoded (data/tabular/inspection.py)

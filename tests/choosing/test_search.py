@@ -257,13 +257,19 @@ def test_a_value_that_does_not_go_with_the_others_is_left_out_of_a_trial(monkeyp
     assert searching(method, trials_each=0)._trial(method, 1) is None and "256" in str(method.trials[0].reason)
 
 
-def test_runs_of_other_data_are_refused() -> None:
+def test_runs_of_other_experiments_are_refused() -> None:
     """A file that changed between a search and its going on would be compared with what was there before."""
     record = searching(trials_each=0).record
     for files in ([["a.csv", "1"], ["b.csv", "2"]], [["a.csv", "1"]]):
-        record.check_files({"data": {"files": files}})
-    with pytest.raises(VflbenchError, match=r"^a\.csv changed since this search began"):
-        record.check_files({"data": {"files": [["a.csv", "3"], ["b.csv", "2"]]}})
+        record.check_experiment({"data": {"files": files}, "semantics": 1})
+    record.check_experiment({"plugins": {"algorithm mine": "5"}, "semantics": 1})  # other methods have none
+    with pytest.raises(VflbenchError, match=r"changed since this search began \(file a\.csv: 1 there, 3 here\)"):
+        record.check_experiment({"data": {"files": [["a.csv", "3"], ["b.csv", "2"]]}, "semantics": 1})
+    with pytest.raises(VflbenchError, match=r"plug-in algorithm mine: 5 there, 6 here"):
+        record.check_experiment({"plugins": {"algorithm mine": "6"}, "semantics": 1})
+    for later in ({"semantics": 2}, {}):
+        with pytest.raises(VflbenchError, match="semantics version: 1 there"):
+            record.check_experiment(later)
 
 
 def test_more_trials_after_a_final_has_begun_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 import hashlib
 import http.server
 import logging
-import os
 import socket
 import threading
 import time
@@ -207,24 +206,26 @@ def test_status_names_the_variants_that_are_there(tmp_path, capsys):
     assert lines["movielens"].endswith("variants 1m_sample, 100k") and lines["mimic3"].endswith("variant demo")
 
 
-def test_a_huge_file_is_recorded_by_size_and_time_and_not_read(tmp_path, monkeypatch):
-    """A record tells that such a file was changed, as a checksum would; a published checksum is compared whatever the
-    size."""
+def test_a_huge_file_is_read_once(tmp_path, monkeypatch):
+    """Its checksum is remembered for other processes, until its size or time changes."""
     (tmp_path / "toy").mkdir()
-    path = tmp_path / "toy" / "file"
+    path, read = tmp_path / "toy" / "file", []
     path.write_bytes(CONTENT)
-    os.utime(path, (1.5e9, 1.5e9))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(sources, "HASHED", len(CONTENT) - 1)
-    assert sources.locate(file_set(None, None), tmp_path).files == (
-        ("toy/file", "18 bytes, changed 2017-07-14T02:40:00+00:00"),
-    )
-    os.utime(path, (1.5e9, 1.5e9 + 1))
-    assert sources.locate(file_set(None, None), tmp_path).files == (
-        ("toy/file", "18 bytes, changed 2017-07-14T02:40:01+00:00"),
-    )
-    assert sources.locate(file_set(None), tmp_path).files == (("toy/file", SHA),)
-    monkeypatch.setattr(sources, "HASHED", len(CONTENT))
-    assert sources.locate(file_set(None, None), tmp_path).files == (("toy/file", SHA),)
+    digest = sources._sha256
+    monkeypatch.setattr(sources, "_sha256", lambda path: read.append(path) or digest(path))
+    for _ in range(3):
+        assert sources.locate(file_set(None, None), tmp_path).files == (("toy/file", SHA),)
+    assert len(read) == 1
+    path.write_bytes(CONTENT[::-1])
+    assert sources.stamp(path) == hashlib.sha256(CONTENT[::-1]).hexdigest() and len(read) == 2
+    for memo in (tmp_path / "cache/vflbench/checksums").iterdir():
+        memo.write_text("damaged")
+    assert sources.stamp(path) == hashlib.sha256(CONTENT[::-1]).hexdigest() and len(read) == 3
+    (tmp_path / "cache").rename(tmp_path / "other")
+    (tmp_path / "cache").write_text("a file is in the way")
+    assert sources.stamp(path) == hashlib.sha256(CONTENT[::-1]).hexdigest() and len(read) == 4
 
 
 def test_get_names_the_closest_option_and_says_why_it_failed(tmp_path):

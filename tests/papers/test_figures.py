@@ -20,6 +20,7 @@ from vflbench.papers.claims import Claim, judge
 from vflbench.papers.definition import Definition, Numbers, Runs
 from vflbench.plots.curves import Picture
 from vflbench.results import inventory
+from vflbench.results.experiment import SEMANTICS
 from vflbench.types import ConfigError, VflbenchError
 
 FIGURES = definition.names()
@@ -331,7 +332,7 @@ def carry_out(found, tmp_path, train, reprice=None, workers=1):
 def test_runs_are_found_trained_once_or_repriced(tmp_path, make_run):
     found = [*wanted("small", "seed=1"), *wanted("small", "seed=1", "network=us_us")]
     old = make_run("old/0")
-    manifest = {"config": found[0].values, "config_hash": found[0].identity}
+    manifest = {"config": found[0].values, "config_hash": found[0].identity, "semantics": SEMANTICS}
     (old.folder / "manifest.json").write_text(json.dumps(manifest))
     trained, repriced = [], []
 
@@ -376,7 +377,7 @@ def test_a_run_that_contradicts_itself_is_named_and_not_drawn(tmp_path, make_run
     def broken(name):
         old = make_run(name)
         (old.folder / "manifest.json").write_text(
-            json.dumps({"config": found[0].values, "config_hash": found[0].identity})
+            json.dumps({"config": found[0].values, "config_hash": found[0].identity, "semantics": SEMANTICS})
         )
         summary = json.loads((old.folder / "summary.json").read_text())
         summary["bytes"] = {"total": 1, "by_tag": {"x": 1}, "by_link": {"client_server": 1}}

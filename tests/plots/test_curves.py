@@ -251,7 +251,7 @@ def test_what_follows_from_the_varied_key_is_not_in_the_label() -> None:
 
     def made(local_steps: int, rounds: int, folder: object) -> SimpleNamespace:
         config = {"rounds": rounds, "algorithm": {"name": "glasu", "local_steps": local_steps}}
-        return SimpleNamespace(folder=folder, manifest={"config": config}, summary={"algorithm": "glasu"})
+        return SimpleNamespace(folder=folder, manifest={"config": config}, summary={"algorithm": "glasu", "seed": 0})
 
     fake = SimpleNamespace(is_file=lambda: True)
     place = type("Place", (), {"__truediv__": lambda self, name: fake})()

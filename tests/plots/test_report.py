@@ -19,6 +19,7 @@ from vflbench import cli
 from vflbench.plots import report
 from vflbench.plots.report_terminal import show
 from vflbench.results import folder, identity, inventory, pricing, selection
+from vflbench.results.experiment import SEMANTICS
 from vflbench.results.reader import Run, load
 from vflbench.types import DataSource, Metric
 
@@ -56,7 +57,8 @@ def write_run(path: Path, evaluations: int = 3, **changes: Any) -> Run:
         curve.append({"round": t, "bytes": 1000 * t, "cost": 1000.0 * t, "communication_seconds": 0.5 * t, **scores})
     folder.write_curve(path / "curve.csv", curve, metric.name)
     folder.write_json(
-        path / "manifest.json", {"schema": 1, "config": config, "config_hash": identity.config_hash(config)}
+        path / "manifest.json",
+        {"schema": 1, "config": config, "config_hash": identity.config_hash(config), "semantics": SEMANTICS},
     )
     total = 1000 * evaluations
     settled: dict[str, Any] = {

@@ -1,6 +1,7 @@
 import pytest
 
 from vflbench.results import folder, identity, inventory, reader
+from vflbench.results.experiment import SEMANTICS
 from vflbench.types import DataSource, Metric
 
 
@@ -40,7 +41,8 @@ def make_run(tmp_path):
         }
         config |= {"seed": seed, **root}
         folder.write_json(
-            path / "manifest.json", {"schema": 1, "config": config, "config_hash": identity.config_hash(config)}
+            path / "manifest.json",
+            {"schema": 1, "config": config, "config_hash": identity.config_hash(config), "semantics": SEMANTICS},
         )
         summary = folder.summarise(
             **{"status": status, "algorithm": algorithm, "dataset": "cora", "source": DataSource("real"), "seed": seed},

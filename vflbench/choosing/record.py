@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from vflbench.results import experiment
 from vflbench.results.folder import write_json
 from vflbench.types import VflbenchError
 
@@ -99,24 +100,25 @@ class Record:
     notes: list[str] = field(default_factory=list)  #: e.g. that the budget was too small for the trials
     #: folder of each run that has begun and not ended -> its overrides, and `late` where time ended it
     running: dict[str, dict[str, Any]] = field(default_factory=dict)
-    files: list[list[str]] | None = None  #: (name, SHA-256) of the data's files; None: not known yet
+    experiment: dict[str, str] = field(default_factory=dict)  #: facts of its runs (results/experiment.py)
 
     @property
     def repeats(self) -> list[int]:
         """The further seeds of the most promising trials."""
         return list(self.question.get("repeats", []))  # records of older versions lack them
 
-    def check_files(self, manifest: Mapping[str, Any]) -> None:
-        """Refuse a run whose data's files are not those of the first run.
+    def check_experiment(self, manifest: Mapping[str, Any]) -> None:
+        """Refuse a run of other data, another plug-in's code or another semantics version than the runs before.
 
         Raises
         ------
-        VflbenchError : names the files that changed.
+        VflbenchError : names what changed.
         """
-        files = manifest.get("data", {}).get("files", [])
-        self.files = files if self.files is None else self.files
-        if changed := [name for name, known in files if [name, known] not in self.files]:
-            raise VflbenchError(f"{', '.join(changed)} changed since this search began: begin another with out=FOLDER")
+        facts = experiment.facts(manifest)
+        before = {key: value for key, value in self.experiment.items() if key in facts}
+        if changed := experiment.differences(before, {key: facts[key] for key in before}):
+            raise VflbenchError(f"changed since this search began ({changed}): begin another with out=FOLDER")
+        self.experiment |= facts
 
     def write(self, folder: Path) -> None:
         """Write it into `folder`, in one step."""
@@ -157,6 +159,8 @@ class Record:
             for method in values["methods"]
         ]
         values["excluded"] = [Excluded(**one) for one in values["excluded"]]
+        if "files" in values:  # of before there were versions
+            values["experiment"] = experiment.facts({"data": {"files": values.pop("files")}})
         return cls(**values)
 
 

@@ -315,7 +315,7 @@ class Search:
         place = Path(task.arguments[1])
         run = reader.load(place) if (place / "summary.json").is_file() else None
         if run is not None and (place / "manifest.json").is_file():
-            self.record.check_files(run.manifest)
+            self.record.check_experiment(run.manifest)
         return place.relative_to(self.folder).as_posix(), run
 
     def _judge(self, trial: Trial, run: reader.Run) -> None:

@@ -14,6 +14,7 @@ from vflbench.cli.words import complain, shown
 from vflbench.results import folder as files
 from vflbench.results import identity, inventory, lock, reader
 from vflbench.results.identity import config_hash
+from vflbench.runner import provenance
 from vflbench.types import ENDED, ConfigError, EngineConfig, NetworkConfig, Problem, VflbenchError
 
 
@@ -70,6 +71,12 @@ def _admit(folder: Path, cfg: DictConfig, sweep: bool) -> None:
             f"{folder} holds a run of another configuration ({_difference(folder, cfg)}): choose another folder"
         )
     if sweep or cfg.resume:  # a repeated sweep keeps runs that have ended and continues the rest
+        if changed := _changed(folder, config.plain(cfg)):
+            key = "hydra.sweep.dir" if sweep else "hydra.run.dir"
+            raise VflbenchError(
+                f"{folder} holds a run of another experiment, which cannot go on or be averaged with new runs "
+                f"({changed}): choose another folder with {key}=..., or train it again with overwrite=true"
+            )
         if status not in ENDED:
             _admit_foreign(folder, goes_on=True)
         return
@@ -163,6 +170,13 @@ def _difference(folder: Path, cfg: DictConfig) -> str:
     )
 
 
+def _changed(folder: Path, values: dict[str, Any]) -> str:
+    """In what the experiment of a folder's run differs from the same configuration today; empty if in nothing."""
+    if not (folder / "manifest.json").is_file():
+        return ""
+    return provenance.changed_since(reader.load(folder).manifest, values)
+
+
 def dated(cfg: DictConfig, kind: Literal["run", "sweep"], overrides: list[str]) -> bool:
     """Whether the folder's name has the time in it, and was not typed: then it is a new folder."""
     unresolved: Any = OmegaConf.to_container(cfg.hydra[kind])
@@ -190,6 +204,9 @@ def to_continue(root: Path, values: dict[str, Any]) -> Path | None:
             complain(f"not considered: {damaged}")
             continue
         if identity == wanted and inventory.kept(candidate.folder):
+            if changed := _changed(candidate.folder, values):
+                complain(f"not considered: {candidate.folder} is another experiment ({changed})")
+                continue
             found[candidate.folder] = status not in ENDED
     begun = {folder: (folder / "manifest.json").stat().st_mtime for folder in found}
     # A run that began in the future began before the clock was set back.

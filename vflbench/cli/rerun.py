@@ -7,7 +7,7 @@ from typing import Any
 from vflbench import config
 from vflbench.cli.words import RUNS
 from vflbench.plots.report import Report
-from vflbench.results import selection
+from vflbench.results import experiment, selection
 from vflbench.results.identity import config_hash
 from vflbench.results.reader import Run
 from vflbench.types import VflbenchError
@@ -28,13 +28,13 @@ def moved(found: Report, name: str, overwrite: bool) -> tuple[list[Path], list[s
     VflbenchError : there is no such network, or no run could be moved.
     """
     runs = [run for panel in found.panels for run in panel.runs]
-    known = {run.manifest["config_hash"]: run.folder for run in runs}
+    known = {experiment.identity(run.manifest["config_hash"], run): run.folder for run in runs}
     there: dict[str, Path] = {}
     notes: list[str] = []
     for run in runs:
         try:
             values, words = _composed(run, name)
-            identity = config_hash(values)
+            identity = experiment.identity(config_hash(values), run)
             if identity in there:
                 continue
             place = known.get(identity) or FOLDER / f"{run.summary['algorithm']}_{run.summary['dataset']}_{identity}"
@@ -76,13 +76,8 @@ def _train(run: Run, words: list[str], place: Path) -> None:
     typed = ["vflbench", *(["--config-dir", own] if own else []), *words]
     how = ["resume=true", "plot=none", "hydra.mode=RUN", config.quoted("hydra.run.dir", str(place))]
     made = train.run([*words, *how], own, shlex.join(typed))
-    if _data(made) != _data(run):
-        raise VflbenchError(f"{place} was trained on other data: move that folder away")
-
-
-def _data(run: Run) -> Any:
-    """What the run was trained on."""
-    return [run.summary["data_source"], run.summary["data_variant"], (run.manifest.get("data") or {}).get("files")]
+    if changed := experiment.differences(experiment.facts(run.manifest), experiment.facts(made.manifest)):
+        raise VflbenchError(f"{place} is another experiment than {run.folder} ({changed}): move that folder away")
 
 
 def _reprice(run: Run, values: dict[str, Any], name: str, place: Path, overwrite: bool) -> None:

@@ -8,6 +8,7 @@ handlers), some write files of their own, others end in a traceback when a job s
 import contextlib
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -209,11 +210,16 @@ def sweep_problems(override: Override, sweeping: bool, adaptive: bool = False) -
         return [Problem(key, value, "holds for the whole sweep: give one value")]
     if key == "experiment":  # each preset has its own sweep, which Hydra would drop silently
         return [Problem(key, value, "presets are started one at a time")]
-    return (
-        []
-        if override.is_discrete_sweep() or adaptive
-        else [Problem(key, value, "a sweep lists its values: choice(...), range(...) or a,b")]
-    )
+    if not override.is_discrete_sweep():
+        return [] if adaptive else [Problem(key, value, "a sweep lists its values: choice(...), range(...) or a,b")]
+    twice = [one for one, count in Counter(_same(one) for one in values_of(override)).items() if count > 1]
+    return [Problem(key, value, f"has {', '.join(twice)} twice: list each value once")] if twice else []
+
+
+def _same(value: Any) -> str:
+    """The value as it is typed, equal for values that make the same run: 1.0 is 1."""
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < LARGEST
+    return str(shown(int(value) if whole else value))
 
 
 def combinations(hydra: Session, typed: list[Override]) -> Iterator[DictConfig]:

@@ -74,7 +74,7 @@ def keep(folder: Path, write: Callable[[Path], None]) -> None:
                 path.chmod(0o600)
                 with path.open("rb+") as file:
                     os.fsync(file.fileno())
-            stamps = {path.name: sources.stamp(path) for path in part.iterdir()}
+            stamps = {path.name: _stamp(path) for path in part.iterdir()}
             (part / LIST).write_text(json.dumps(stamps), encoding="utf-8")
             if folder.exists():
                 log.warning("%s is damaged: it is made again", folder)
@@ -86,9 +86,15 @@ def _whole(folder: Path) -> bool:
     """Whether every file of the folder is there and as it was written."""
     try:
         stamps = json.loads((folder / LIST).read_text(encoding="utf-8"))
-        return bool(stamps) and bool({name: sources.stamp(folder / name) for name in stamps} == stamps)
+        return bool(stamps) and bool({name: _stamp(folder / name) for name in stamps} == stamps)
     except (OSError, ValueError, TypeError):
         return False
+
+
+def _stamp(path: Path) -> str:
+    """The sha256 of a file; of one above HASHED bytes its size and time of change: no process reads it whole."""
+    about = path.stat()
+    return sources.stamp(path) if about.st_size <= sources.HASHED else f"{about.st_size} bytes, {about.st_mtime_ns}"
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ them, checks their sha256 and logs what it did. The loader then reads through `F
 """
 
 import contextlib
-import datetime
 import functools
 import gzip
 import hashlib
@@ -14,6 +13,7 @@ import http.client
 import importlib
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -31,7 +31,7 @@ from vflbench.types import DataError, DataSource, VflbenchError, closest
 
 log = logging.getLogger(__name__)
 
-# bytes: a larger file without a known checksum is recorded by size and time, so that no start reads it twice
+# bytes: the checksum of a larger file is remembered, so that no start reads it twice
 HASHED = 1 << 30
 CONNECT_SECONDS = 5.0  # without an answer in this time there is no network
 
@@ -273,11 +273,21 @@ def _record(files: FileSet, root: Path, paths: dict[str, Path], verify: bool) ->
 
 
 def stamp(path: Path) -> str:
-    """The sha256 of a file, for the record; above HASHED bytes its size and time of change."""
+    """The sha256 of a file, for the record; of one above HASHED bytes it is remembered in the cache folder."""
     about = path.stat()
     if about.st_size <= HASHED:
         return _sha256(path)
-    return f"{about.st_size} bytes, changed {datetime.datetime.fromtimestamp(about.st_mtime, datetime.UTC).isoformat()}"
+    state = (str(path.resolve()), about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+    memo = cache_folder() / "checksums" / hashlib.sha256(repr(state).encode()).hexdigest()[:16]
+    with contextlib.suppress(OSError):
+        if re.fullmatch("[0-9a-f]{64}", known := memo.read_text(encoding="utf-8")):
+            return known
+    digest = _sha256(path)
+    with contextlib.suppress(OSError):  # without it the next process reads the file again
+        memo.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with atomic(memo) as place:
+            place.write_text(digest, encoding="utf-8")
+    return digest
 
 
 def _sha256(path: Path) -> str:

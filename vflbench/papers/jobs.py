@@ -9,6 +9,7 @@ from vflbench import config, registry
 from vflbench.papers.definition import Definition
 from vflbench.results import reader
 from vflbench.results.identity import config_hash
+from vflbench.runner import provenance
 from vflbench.runner.launchers import hide_new_workers
 from vflbench.types import ENDED, VflbenchError
 
@@ -72,7 +73,8 @@ def _exists(dataset: dict[str, Any]) -> bool:
 def find(jobs: Iterable[Job], roots: Iterable[Path]) -> None:
     """Give each job its ended run below `roots`.
 
-    A run that is damaged, or whose files contradict each other, is not used, and the job's note says why. Without a
+    A run that is damaged, of other data or another version, or whose files contradict each other, is not used, and
+    the job's note says why. Without a
     readable manifest a run belongs to no job.
     """
     needed = {job.identity: job for job in jobs}
@@ -82,6 +84,9 @@ def find(jobs: Iterable[Job], roots: Iterable[Path]) -> None:
             try:
                 job = needed.get(run.manifest["config_hash"])
                 if job is not None and job.run is None and run.status in ENDED:
+                    if changed := provenance.changed_since(run.manifest, job.values):
+                        job.note = f"{run.folder} is left out, as it is another experiment ({changed})"
+                        continue
                     run.check_curve()
                     job.run, job.note = run, ""
             except VflbenchError as broken:

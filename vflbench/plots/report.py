@@ -1,6 +1,8 @@
 """`vflbench report`: runs side by side in one self-contained HTML file, and their table as CSV and Markdown."""
 
+import itertools
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,7 +15,7 @@ import pandas as pd
 
 from vflbench.plots import bounds, demands, learnt, life, running_time, style
 from vflbench.plots.provenance import provenance
-from vflbench.results import pricing, selection, texts
+from vflbench.results import experiment, pricing, selection, texts
 from vflbench.results.compare import middle
 from vflbench.results.folder import score_of, splits
 from vflbench.results.network import network_label
@@ -39,6 +41,7 @@ class Panel:
     target: float | None
     target_why: str
     choices: list[selection.Choice]
+    apart: str = ""  # what tells it from another panel of the same data set and metric
 
     @property
     def runs(self) -> list[Run]:
@@ -47,9 +50,10 @@ class Panel:
 
     @property
     def title(self) -> str:
-        """Data set and metric."""
+        """Data set and metric, and what tells it from another panel of both."""
         s = self.settings[0].runs[0].summary
-        return f"{style.dataset_label(s['dataset'], s['data_variant'])}, {s['metric']['name']}"
+        title = f"{style.dataset_label(s['dataset'], s['data_variant'])}, {s['metric']['name']}"
+        return f"{title} ({self.apart})" if self.apart else title
 
     @property
     def alarm(self) -> str | None:
@@ -97,6 +101,7 @@ def read(
         older = [run for run in runs if "phases" not in run.summary]
         for run in older if len(older) < len(runs) else ():
             report.notes.append(f"{run.folder}: an older vflbench made it; only others are charged for predictions")
+    _tell_apart(report.panels)
     for run in found.runs:
         if "phases" in run.summary and run.summary["phases"].get("predict") is None:
             report.notes.append(f"{run.folder}: what its predictions cost is not known, and not charged")
@@ -115,6 +120,20 @@ def read(
             report.traffic[run.folder] = None
             report.priced[run.folder] = pricing.Priced(why="its ledger cannot be read")
     return report
+
+
+def _tell_apart(panels: Sequence[Panel]) -> None:
+    """Name panels of one title by the folder of their runs, or by what differs in their data where that is the same."""
+    titles = [panel.title for panel in panels]
+    for title in {title for title in titles if titles.count(title) > 1}:
+        alike = [panel for panel in panels if panel.title == title]
+        folders = [[str(run.folder.resolve().parent) for run in panel.runs] for panel in alike]
+        root = os.path.commonpath(itertools.chain(*folders))
+        places = [os.path.relpath(os.path.commonpath(own), root) for own in folders]
+        facts = experiment.split([panel.runs[0] for panel in alike])
+        for panel, place, differing in zip(alike, places, facts, strict=True):
+            named = places.count(place) == 1 and place != os.curdir
+            panel.apart = place if named else ", ".join(differing)
 
 
 # --- the table --------------------------------------------------------------------------------------------------------

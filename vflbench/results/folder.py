@@ -317,6 +317,7 @@ _MANIFEST: dict[str, Any] = {
     "config_hash": str,
 }
 _MANIFEST_OPTIONAL: dict[str, Any] = {
+    "semantics": int, "plugins": dict,
     "choices": dict, "command": _TEXT_OR_NULL, "versions": dict, "git": (dict, type(None)), "hardware": dict,
     "platform": str,
     "data": dict, "rounds": int, "compute_clock": str, "parties": dict, "cores": _NUMBER, "repriced_from": dict,

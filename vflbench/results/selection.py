@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.results import inventory
+from vflbench.results import experiment, inventory
 from vflbench.results.folder import splits
 from vflbench.results.identity import flat, identifying
 from vflbench.results.reader import Run, load, natural
@@ -21,7 +21,7 @@ from vflbench.types import ENDED_WELL, TRAINING_METRIC, VflbenchError
 # Keys that a preset derives from others (for equal updates): they are named only where no other key differs.
 DERIVED = ("rounds", "epochs", "eval_every", "target", "max_bytes", "max_virtual_seconds", "checkpoint_every", "scale")
 # Groups for the conditions under which a method ran: compared over all methods. Others are compared within a method.
-CONDITIONS = ("dataset", "network", "privacy", "accounting", "attack", "data_root")
+CONDITIONS = ("dataset", "network", "privacy", "accounting", "attack", "data_root", "data", "source", "semantics")
 # A search may choose keys of the algorithm, but not these, by which the data are divided.
 DIVISION = ("algorithm.name", "algorithm.parties", "algorithm.workers", "algorithm.parts")
 
@@ -63,17 +63,22 @@ def collect(paths: Iterable[str | Path]) -> Collected:
                 found.notes.append(f"{folder} is left out: {why}")
                 continue
             key = (
-                json.dumps([identifying(run.manifest["config"]), _environment(run)], sort_keys=True),
+                json.dumps(
+                    [identifying(run.manifest["config"]), experiment.of(run), _environment(run)], sort_keys=True
+                ),
                 run.summary["seed"],
             )
         except VflbenchError as damaged:
             found.notes.append(f"{folder} is left out: {damaged}")
             continue
         if run.manifest["config"] and key in seen:
-            found.notes.append(f"{folder} is left out: it has the configuration and the seed of {seen[key].folder}")
+            found.notes.append(
+                f"{folder} is left out: it has the configuration, the data and the seed of {seen[key].folder}"
+            )
             continue
         seen[key] = run
         found.runs.append(run)
+    found.notes += filter(None, [experiment.from_before(found.runs)])
     return found
 
 
@@ -99,11 +104,12 @@ def _environment(run: Run) -> str | None:
 
 
 def unlike(runs: Sequence[Run]) -> list[list[Run]]:
-    """The `runs` that can share a picture: equal data set with its variant and source, and equal metric."""
+    """The `runs` that can share a picture: equal data, file by file, equal semantics version, equal metric."""
     panels: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
     for run in runs:
-        s = run.summary
-        panels[s["dataset"], s["data_variant"], s["data_source"], s["metric"]["name"], s["metric"]["goal"]].append(run)
+        s, alike = run.summary, experiment.comparable(experiment.of(run))
+        data = s["dataset"], s["data_variant"], s["data_source"], alike
+        panels[*data, s["metric"]["name"], s["metric"]["goal"]].append(run)
     return list(panels.values())
 
 
@@ -151,6 +157,7 @@ def settings(runs: Sequence[Run]) -> list[Setting]:
     """The settings of the runs of one panel, in the order of their first run."""
     configs = [
         {key: value for key, value in flat(identifying(run.manifest["config"])).items() if key != "seed"}
+        | (experiment.of(run) or {})
         for run in runs
     ]
     values: dict[tuple[Any, ...], set[str]] = defaultdict(set)
@@ -166,7 +173,8 @@ def settings(runs: Sequence[Run]) -> list[Setting]:
         identity = json.dumps([run.summary["algorithm"], config, _environment(run)], sort_keys=True, default=str)
         if identity not in found:
             found[identity] = Setting(run.summary["algorithm"], {key: config[key] for key in keys}, [], config)
-        found[identity].runs.append(run)
+        if run.summary["seed"] not in found[identity].seeds:  # a seed counts once
+            found[identity].runs.append(run)
     return _shortened(list(found.values()))
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from vflbench.results import experiment
 from vflbench.results.reader import Run, natural
 from vflbench.results.texts import human_bytes, in_line
 from vflbench.types import ENDED_WELL, TRAINING_METRIC, VflbenchError
@@ -19,13 +20,20 @@ def table(folder: str | Path) -> str:
 
     It has their jobs, the keys that differ between settings, the number of seeds, and how the jobs ended. Then come the
     metric, what was sent and the seconds of communication: the mean and, after ±, the standard deviation (n - 1) over
-    the jobs that ended well. A job that left nothing readable is counted by what is known of it. The text is empty if
-    there are no jobs.
+    the jobs that ended well. A job that left nothing readable is counted by what is known of it. Jobs of different
+    experiments (results/experiment.py) are in lines of their own, and a last line says in what they differ. The text is
+    empty if there are no jobs.
     """
-    settings: dict[tuple[str, ...], list[Run]] = {}
-    for run in jobs(folder):
-        words = (word.lstrip("+") for word in _overrides(run))
-        settings.setdefault(tuple(word for word in words if not word.startswith("seed=")), []).append(run)
+    alike: dict[tuple[str, ...], list[Run]] = {}
+    found = jobs(folder)
+    for run in found:
+        typed = (word.lstrip("+") for word in _overrides(run))
+        alike.setdefault(tuple(word for word in typed if not word.startswith("seed=")), []).append(run)
+    settings, notes = dict[tuple[str, ...], list[Run]](), dict[str, None]()
+    for words, runs in alike.items():
+        for run, facts in zip(runs, experiment.split(runs), strict=True):
+            settings.setdefault((*words, *facts), []).append(run)
+        notes[experiment.mixed(runs)] = None
     common = set.intersection(*(set(words) for words in settings if words or len(settings) == 1)) if settings else set()
     # A column for each key that differs, so that its values are below each other.
     keys = list(dict.fromkeys(word.split("=", 1)[0] for words in settings for word in words if word not in common))
@@ -34,7 +42,7 @@ def table(folder: str | Path) -> str:
         given = dict(word.split("=", 1) for word in setting if "=" in word)
         without = LEFT_OUT if setting else ""
         rows.append([_numbers(runs), *(given.get(key, without) for key in keys), *_results(runs)])
-    return align(rows) if settings else ""
+    return "\n".join([align(rows), *filter(None, [*notes, experiment.from_before(found)])]) if settings else ""
 
 
 def jobs(folder: str | Path) -> list[Run]:

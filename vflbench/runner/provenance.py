@@ -9,10 +9,14 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from vflbench import registry
+from vflbench.data import sources
+from vflbench.results import experiment
 from vflbench.version import __version__
 
 _PACKAGES = (
@@ -49,6 +53,38 @@ def collect(command: str, threads: int, device: str) -> dict[str, Any]:
         "threads": threads,
         "device": device,
     }
+
+
+def changed_since(manifest: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    """In what a run's experiment differs from that of its configuration `values` today, in words; empty if in nothing.
+
+    A file that is not found where the configuration names it, and a server's rows, count as unchanged: the run itself
+    will tell.
+    """
+    data = manifest.get("data") or {}
+    root = sources.data_root(values.get("data_root")) or sources.cache_folder()
+    texts = list(_texts(values.get("dataset")))
+
+    def today(name: str, before: str) -> str:
+        named = [path for text in texts for path in (root / text, Path(text).expanduser()) if path.name == name]
+        there = {sources.stamp(path) for path in (root / name, *named) if path.is_file()}
+        return before if not there or before in there else min(there)
+
+    files = [[name, today(name, before)] for name, before in data.get("files") or []]
+    here = {
+        "data": {**data, "files": files},
+        "plugins": registry.plugin_sources(values),
+        "semantics": experiment.SEMANTICS,
+    }
+    return experiment.differences(experiment.facts(manifest), experiment.facts(here))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in `value`, that of a database's file without `sqlite:///`."""
+    if isinstance(value, str):
+        yield value.partition(":///")[2] or value
+    for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+        yield from _texts(inner)
 
 
 def now() -> str:

@@ -27,6 +27,7 @@ from vflbench.federation.snapshot import Cut
 from vflbench.privacy import mechanisms
 from vflbench.results import folder as files
 from vflbench.results import parquet
+from vflbench.results.experiment import SEMANTICS
 from vflbench.results.identity import config_hash, hide
 from vflbench.results.reader import Run
 from vflbench.runner import assumed, bounds, interrupts, provenance, serving
@@ -80,6 +81,7 @@ def run(
             clear()
         manifest = {
             "schema": files.SCHEMA, "config": files.infinities(plain), "config_hash": identity, "choices": choices,
+            "semantics": SEMANTICS, "plugins": registry.plugin_sources(plain),
             **provenance.collect(command, torch.get_num_threads(), federation.device),
             "data": hide(_about(federation.task.source), hidden),
             "rounds": federation.rounds, "compute_clock": federation.clock_mode,
