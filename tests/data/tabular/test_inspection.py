@@ -61,17 +61,20 @@ def test_every_problem_of_two_broken_files_is_told_at_once(tmp_path, tables):
     ]
 
 
-def test_separator_encoding_and_a_missing_file(tmp_path, tables):
+def test_how_files_are_written_is_told_and_a_missing_file_is_named(tmp_path, tables):
     city, clinic = tables
-    city.to_csv(tmp_path / "city.csv", index=False, sep=";")
-    text = told(tmp_path)
-    assert text.splitlines()[0] == "2 problems in your files:"
-    assert "dataset.files=clinic.csv: there is no such file" in text
-    assert "city.csv, line 1: one column, 'patient;age;smoker;died'; its cells seem to be separated by ';'" in text
-    clinic["sugar"] = "süß"
+    city.to_csv(tmp_path / "city.csv", index=False, sep=";", decimal=",")
+    assert told(tmp_path).startswith("dataset.files=clinic.csv: there is no such file")
+    clinic["sugar"] = ["süß", "bitter"] * (len(clinic) // 2)
     clinic.to_csv(tmp_path / "clinic.csv", index=False, encoding="latin-1")
+    task = load(config(), "aligned", 2, 0, tmp_path)
+    lines = inspection.in_words(task.source.tables)
+    assert lines[0].startswith("city.csv: separated by ';', ")
+    assert "clinic.csv: separated by ',', cp1252 (as in 'süß'), with a header line" in lines
+    assert task.source.tables[1]["written"]["details"]["encoding"] == "cp1252"
+    (tmp_path / "clinic.csv").write_bytes(b"patient,sugar,stay\np00,\x81,1\n")
     text = told(tmp_path)
-    assert "separated by ';'" in text and "clinic.csv, line 2: not UTF-8 text; convert the file" in text
+    assert "clinic.csv, line 2: neither UTF-8 nor Windows-1252" in text
     assert "has no such column" not in text, "a file that cannot be read is not blamed for its columns"
 
 
@@ -99,15 +102,12 @@ def test_the_problem_that_stopped_loading_is_told_beside_those_that_are_found_la
     assert lines[1] == "  clinic.csv: has no rows" and "column died: no label" in lines[2]
 
 
-def test_one_file_with_another_separator_is_not_blamed_for_its_columns(tmp_path, tables):
+def test_each_file_has_its_own_separator(tmp_path, tables):
     city, clinic = tables
     city.to_csv(tmp_path / "city.csv", index=False)
     clinic.to_csv(tmp_path / "clinic.csv", index=False, sep=";")
-    text = told(tmp_path)
-    assert text.startswith("clinic.csv, line 1: one column, 'patient;sugar;stay'; its cells seem to be separated by")
-    # Without IDs its only column would be learnt from, as texts.
-    clinic[["stay", "stay"]].set_axis(["a", "b"], axis=1).to_csv(tmp_path / "clinic.csv", index=False, sep=";")
-    assert "its cells seem to be separated by ';'" in told(tmp_path, id=None)
+    task = load(config(), "aligned", 2, 0, tmp_path)
+    assert [own["written"]["details"]["separator"] for own in task.source.tables] == [",", ";"]
     clinic[["stay"]].set_axis(["stay, days"], axis=1).to_csv(tmp_path / "clinic.csv", index=False)
     assert len(load(config(id=None, leave_out=["patient"]), "aligned", 2, 0, tmp_path).features) == 2
 

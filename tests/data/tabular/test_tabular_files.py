@@ -290,7 +290,7 @@ def test_every_wrong_key_is_named_before_anything_is_read():
 
     assert [text.partition("=")[0] for text in said(Config())] == ["dataset.files", "dataset.label"]
     assert not said(config("x.csv")) and not said(config("x.csv", "y.csv")) and not said(config("x.csv"), "sharded", 9)
-    assert [text.partition(":")[0] for text in said(config("x.xlsx"))] == ["dataset.files=x.xlsx"]
+    assert [text.partition(":")[0] for text in said(config("x.docx"))] == ["dataset.files=x.docx"]
     _, problems = convert(Config, {"source": "synthetic", "problem": "ridge", "task": "class", "alignment": "psy"})
     assert [problem.key for problem in problems] == ["source", "problem", "task", "alignment"] and problems[
         2

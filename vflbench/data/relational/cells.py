@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from vflbench.data.relational import written_numbers
+
 TYPES = ("number", "text", "date")  # what a column may be; where no cell has a value it is "empty"
 MISSING = ("NULL", "null", "NaN", "nan", "NA", "N/A", "n/a", "None")  # words for a missing number
 EXACT = 2**53  # integers below it are exact as float64
@@ -197,30 +199,53 @@ def as_type(column: Column, kind: str) -> Column:
     return Column(kind, parsed.reindex(range(len(null))).to_numpy(np.float64 if kind == "number" else "datetime64[us]"))
 
 
-def infer(cells: Any) -> Column:
+def infer(cells: Any, decimal: str | None = ".") -> Column:
     """A column of texts in an Arrow table, read as numbers, or as true and false, or left as text.
 
     007 is text, not the key 7. Whole numbers that no number type can tell apart are text, too. Words like NA are
     missing values among numbers. In a column of text they are text: NA may be Namibia.
+
+    Parameters
+    ----------
+    decimal : the sign that decides where each number can be read in two ways, as 1,234; None: nothing does.
+
+    Raises
+    ------
+    Undecided : nothing does, and such is the column.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    known = missing_as_null(cells)
+    known = trimmed(cells)
     if known.null_count == len(cells):
         return of_arrow(known)
-    trimmed = pc.replace_substring_regex(pc.utf8_trim_whitespace(known), r"^\+", "")
-    if pc.any(pc.match_substring_regex(trimmed, r"^-?0[0-9xX]")).as_py():
+    if pc.any(pc.match_substring_regex(known, r"^-?0[0-9xX]")).as_py():
         return of_arrow(cells)
     with contextlib.suppress(pa.ArrowInvalid):
-        return of_arrow(trimmed.cast(pa.int64()))
+        return of_arrow(known.cast(pa.int64()))
+    numbers = as_written(known, decimal)
     with contextlib.suppress(pa.ArrowInvalid):
-        numbers = trimmed.cast(pa.float64())
-        return of_arrow(known if pc.any(pc.match_substring_regex(trimmed, r"^-?\d{16,}$")).as_py() else numbers)
-    lowered = pc.utf8_lower(trimmed)
+        return of_arrow(numbers.cast(pa.int64()))
+    with contextlib.suppress(pa.ArrowInvalid):
+        floats = numbers.cast(pa.float64())
+        return of_arrow(known if pc.any(pc.match_substring_regex(numbers, r"^-?\d{16,}$")).as_py() else floats)
+    lowered = pc.utf8_lower(known)
     if pc.all(pc.is_in(lowered, pa.array(["true", "false", None]))).as_py():
         return of_arrow(pc.equal(lowered, "true"))
     return of_arrow(cells)
+
+
+def trimmed(cells: Any) -> Any:
+    """`cells` of text that may be numbers, without blanks around them and a plus; NULL for a missing number."""
+    import pyarrow.compute as pc
+
+    return pc.replace_substring_regex(pc.utf8_trim_whitespace(missing_as_null(cells)), r"^\+", "")
+
+
+def as_written(cells: Any, decimal: str | None) -> Any:
+    """Trimmed cells with their numbers as a program writes them; texts as they are. See `infer`."""
+    way = written_numbers.chosen(written_numbers.writings(cells), decimal)
+    return cells if way is None else written_numbers.plain(cells, way)
 
 
 def missing_as_null(cells: Any) -> Any:

@@ -15,6 +15,7 @@ import os
 import socket
 import threading
 import time
+import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -223,6 +224,7 @@ def _failures(source: Source) -> tuple[type[Exception], ...]:
         OSError,
         EOFError,
         zlib.error,
+        zipfile.BadZipFile,
         sqlite3.Error,
         pa.ArrowException,
         ImportError,

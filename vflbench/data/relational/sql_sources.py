@@ -1,36 +1,43 @@
-"""Sources of tables: CSV and Parquet files, SQLite, DuckDB and PostgreSQL, opened read-only and read by columns.
+"""Sources of tables: texts, spreadsheets, Parquet, SQLite, DuckDB and PostgreSQL, opened read-only, read by columns.
+
+This is the one door to a user's files. `columns` names the columns, `read` returns them, `place` names the line of a
+row, and `form` says how the file is written. Separator, decimal sign, encoding, header and sheet are inferred, unless
+the `Source` has them: `Source("a.csv", separator=";", encoding="cp1252", header=False)`.
 
 A password comes from an environment variable, and no message shows it. Errors name a source by `str(source)`, and the
 password is removed from a database's own message.
 """
 
-import gzip
 import hashlib
 import importlib.util
-import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vflbench.data.relational import databases
+from vflbench.data.relational import databases, delimited, dialect, packed, spreadsheets, written_numbers
 from vflbench.data.relational.cells import (
     Column,
     Wrong,
     as_type,
+    as_written,
     concatenate,
     infer,
     missing_as_null,
     of_arrow,
     of_objects,
+    trimmed,
 )
 from vflbench.types import DataError, Problem, closest
 
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
+TEXTS = (".csv", ".tsv", ".tab", ".txt", ".dat", ".data")  # also packed
 PARQUET = (".parquet", ".pq")
-FORMS = "a file (.csv, .tsv, .parquet), sqlite:///file, duckdb:///file or postgresql://user@host:port/database"
+FILES = ("csv", "excel", "parquet")  # kinds of a file that is one table
+OVERRIDES = ("separator", "decimal", "encoding", "header", "sheet")  # of a file: what is else inferred
+TABLES = "a text file (.csv, .tsv, .txt, also .gz, .bz2, .zip), .parquet, .xlsx, .xls or .ods"
+FORMS = f"{TABLES}, sqlite:///file, duckdb:///file or postgresql://user@host:port/database"
 QUERY_TIMEOUT = 600.0  # seconds
 BLOCK = 20_000  # rows that are fetched from a database at a time
 
@@ -48,15 +55,25 @@ class Source:
     query: str | None = None  # or a SELECT
     password_env: str | None = None  # PostgreSQL: the environment variable with the password
     timeout: float = QUERY_TIMEOUT  # of a database: seconds that reading may take, from the query to the last row
+    # of a text file or a spreadsheet, None: inferred
+    separator: str | None = None
+    decimal: str | None = None  # of columns whose numbers can be read in two ways, as 1,234
+    encoding: str | None = None  # a codec of Python
+    header: bool | None = None  # whether its first line names the columns
+    sheet: str | int | None = None  # its name, or its number from 1
 
     @property
     def kind(self) -> str:
-        """One of csv, parquet, sqlite, duckdb, postgresql; empty for anything else."""
+        """One of csv, excel, parquet, sqlite, duckdb, postgresql; empty for anything else."""
         scheme, found, _ = self.url.partition("://")
         if found:
             known = {"postgres": "postgresql", "postgresql": "postgresql", "sqlite": "sqlite", "duckdb": "duckdb"}
             return known.get(scheme, "")
-        return "parquet" if self.url.endswith(PARQUET) else "csv" if _suffix(self.url) in SEPARATORS else ""
+        name = packed.unpacked_name(self.url)
+        ending = Path(name).suffix.lower()
+        if name == self.url and ending in (*PARQUET, *spreadsheets.ENDINGS):
+            return "parquet" if ending in PARQUET else "excel"
+        return "csv" if ending in TEXTS or (name != self.url and not ending) else ""
 
     @property
     def path(self) -> Path | None:
@@ -67,13 +84,9 @@ class Source:
 
     def __str__(self) -> str:
         where = shown(self.url)
-        if self.kind in ("csv", "parquet"):
+        if self.kind in FILES:
             return where
         return f"{where}, table {self.table}" if self.table else f"{where}, query"
-
-
-def _suffix(url: str) -> str:
-    return Path(url.removesuffix(".gz")).suffix.lower()
 
 
 def shown(url: str) -> str:
@@ -118,10 +131,11 @@ def check(source: Source, key: str) -> list[Problem]:
         allowed = "there is no such file; a relative path begins in the folder where vflbench is started"
         problems.append(Problem(url, address, allowed, near))
     packages = {"postgresql": ("psycopg", "postgres"), "duckdb": ("duckdb", "duckdb")}
+    packages["excel"] = ("python_calamine", "excel")
     module, extra = packages.get(source.kind, ("csv", ""))
     if importlib.util.find_spec(module) is None:
         problems.append(Problem(url, address, f"needs the package {module}: pip install 'vflbench[{extra}]'"))
-    if source.kind in ("csv", "parquet"):
+    if source.kind in FILES:
         given = [f"{key}.{name}" for name in ("table", "query") if getattr(source, name)]
         problems += [Problem(name, "(given)", f"is for databases; {address} is a file") for name in given]
     elif bool(source.table) == bool(source.query):
@@ -155,7 +169,9 @@ def columns(source: Source) -> list[str]:
     DataError : it cannot be opened, or two columns have the same name.
     """
     if source.kind == "csv":
-        return _csv_header(source)
+        return _distinct(list(delimited.dialect_of(source).names), source)
+    if source.kind == "excel":
+        return _distinct(list(spreadsheets.sheet_of(source).columns), source)
     if source.kind == "parquet":
         import pyarrow.parquet as pq
 
@@ -182,7 +198,9 @@ def read(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict
     DataError : it cannot be read, the connection was lost, a line is malformed, or a cell is not of the declared type.
     """
     if source.kind == "csv":
-        found = {name: _of_text(cells, types.get(name)) for name, cells in _read_csv(source, names).items()}
+        found = _read_texts(source, names, types)
+    elif source.kind == "excel":
+        found = {name: _of_sheet(source, name, types.get(name)) for name in names}
     elif source.kind == "parquet":
         import pyarrow.parquet as pq
 
@@ -208,17 +226,76 @@ def read(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict
     return found
 
 
-def _of_text(cells: Any, kind: str | None) -> Column:
-    if kind is None:
-        return infer(cells)
-    return of_arrow(cells if kind == "text" else missing_as_null(cells))
+def _read_texts(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict[str, Column]:
+    decimal = delimited.numbers_of(source).decimal
+    return {
+        name: _of_text(source, name, cells, types.get(name), decimal)
+        for name, cells in delimited.columns(source, names).items()
+    }
+
+
+def _of_text(source: Source, name: str, cells: Any, kind: str | None, decimal: str | None) -> Column:
+    """A column of text, as numbers where it holds numbers and is not declared as something else."""
+    if kind not in (None, "number"):
+        return of_arrow(missing_as_null(cells) if kind == "date" else cells)
+    try:
+        return infer(cells, decimal) if kind is None else of_arrow(as_written(trimmed(cells), decimal))
+    except written_numbers.Undecided:
+        row, cell = next((i, cell) for i, cell in enumerate(cells.to_pylist()) if cell and not cell.strip().isdigit())
+        either = "its numbers may have a thousands sign or decimals, and no other column tells"
+        where = f"{place(source, row)}, column {name}"
+        raise DataError(f"{where}: {cell!r}: {either}; say the decimal sign (the key decimal)") from None
+
+
+def _of_sheet(source: Source, name: str, kind: str | None) -> Column:
+    """A column of a spreadsheet; a column of texts is read as one of a text file."""
+    import pyarrow as pa
+
+    cells = spreadsheets.sheet_of(source).columns[name]
+    if any(isinstance(cell, str) for cell in cells) and (texts := spreadsheets.as_texts(cells)) is not None:
+        return _of_text(source, name, pa.chunked_array([pa.array(texts, pa.string())]), kind, source.decimal)
+    return of_objects(cells)
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a text file or a spreadsheet is written, for the user to check."""
+
+    plain: bool  # as a program would write it: nothing to say
+    words: str
+    details: dict[str, Any]  # the same by key; `given` lists the keys that the user said
+
+
+def form(source: Source) -> Form | None:
+    """How the file is written; None for Parquet and databases.
+
+    Raises
+    ------
+    DataError : it cannot be read.
+    """
+    given = [key for key in OVERRIDES if getattr(source, key) is not None]
+    if source.kind == "excel":
+        sheet = spreadsheets.sheet_of(source)
+        details = {"sheet": sheet.name, "header": sheet.header, "skipped": sheet.above, "given": given}
+        words = [f"sheet {sheet.name!r}", *dialect.header_in_words(sheet.header, len(sheet.columns), sheet.above)]
+        return Form(sheet.header and not sheet.above and sheet.alone, ", ".join(words), details)
+    if source.kind != "csv":
+        return None
+    assert source.path is not None
+    how, numbers, packing = delimited.dialect_of(source), delimited.numbers_of(source), packed.packing(source.path)
+    first, *others = how.in_words()
+    words = [first, *numbers.in_words(), *others, *([packing] if packing else [])]
+    details = {"separator": how.separator, "decimal": list(numbers.decimals), "thousands": list(numbers.groups)}
+    details |= {"encoding": how.encoding, "header": how.header, "skipped": how.above, "packed": packing, "given": given}
+    return Form(how.plain and not numbers.in_words(), ", ".join(words), details)
 
 
 def place(source: Source, row: int) -> str:
-    """How a message names row `row`: by the line of a CSV; a database's rows have no numbers."""
+    """How a message names row `row`: by the line of a text; a database's rows have no numbers."""
     if source.kind == "csv":
-        lines = (line for line, _ in _csv_records(source))
-        return f"{source}, line {next(itertools.islice(lines, row + 1, None))}"
+        return f"{source}, line {delimited.line(source, row)}"
+    if source.kind == "excel":
+        return f"{source}, row {spreadsheets.sheet_of(source).first + row}"
     return f"{source}, row {row}" if source.kind == "parquet" else str(source)
 
 
@@ -228,89 +305,3 @@ def stamp(source: Source) -> str | None:
         return None
     with databases.named_errors(source), source.path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-# --- CSV --------------------------------------------------------------------------------------------------------------
-
-
-def _opened(source: Source, mode: str, **how: Any) -> Any:
-    assert source.path is not None
-    return (gzip.open if source.path.suffix == ".gz" else open)(source.path, mode, **how)
-
-
-def _csv_records(source: Source) -> Iterator[tuple[int, list[str]]]:
-    """The first line and the cells of every record that is not blank, by a slow reader that counts lines."""
-    import csv
-
-    csv.field_size_limit(2**31 - 1)  # a text may be long
-    with _opened(source, "rt", encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=SEPARATORS[_suffix(source.url)], strict=True)
-        begins = 1
-        try:
-            for cells in reader:
-                if cells:
-                    yield begins, cells
-                begins = reader.line_num + 1
-        except csv.Error as error:
-            reason = f"malformed, a quotation mark may lack its partner ({error})"
-            raise DataError(f"{source}, line {begins}: {reason}") from None
-        except UnicodeDecodeError:  # the decoder reads ahead, so lines are counted anew
-            raise DataError(f"{source}, line {_line_of_byte(source)}: not UTF-8 text; convert the file") from None
-
-
-def _line_of_byte(source: Source) -> int:
-    with _opened(source, "rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                return number
-    return 1
-
-
-def separator(source: Source) -> str:
-    """What separates the cells of a text file."""
-    return SEPARATORS[_suffix(source.url)]
-
-
-def _csv_header(source: Source) -> list[str]:
-    with databases.named_errors(source):
-        header = next((cells for _, cells in _csv_records(source)), None)
-    if header is None:
-        raise DataError(f"{source}: empty, without even a line of column names")
-    return _distinct(header, source)
-
-
-def _read_csv(source: Source, names: Sequence[str]) -> dict[str, Any]:
-    """Columns of an Arrow table, all as text, since pyarrow would guess types from the first megabyte."""
-    import pyarrow as pa
-    import pyarrow.csv as pc
-
-    with databases.named_errors(source):
-        with _opened(source, "rb") as file:
-            quotes = sum(chunk.count(b'"') for chunk in iter(lambda: file.read(1 << 20), b""))
-        if quotes % 2:  # pyarrow would take the rest of the file as one cell
-            _complain_of_csv(source)
-        try:
-            table = pc.read_csv(
-                source.path,
-                parse_options=pc.ParseOptions(delimiter=SEPARATORS[_suffix(source.url)], newlines_in_values=True),
-                convert_options=pc.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()),
-                    include_columns=list(names),
-                    null_values=[""],
-                    strings_can_be_null=True,
-                ),
-            )
-        except pa.ArrowInvalid:
-            _complain_of_csv(source)
-            raise
-    return {name: table.column(name) for name in names}
-
-
-def _complain_of_csv(source: Source) -> None:
-    """Raise a DataError that names the malformed line, if the slow reader finds one."""
-    width = len(_csv_header(source))
-    for line, cells in _csv_records(source):
-        if len(cells) != width:
-            raise DataError(f"{source}, line {line}: {len(cells)} cells, but there are {width} columns")

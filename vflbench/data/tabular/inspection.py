@@ -15,7 +15,6 @@ from vflbench.data.relational.sql_sources import Source
 from vflbench.data.tabular.table import Table
 from vflbench.types import ConfigError, DataError, Problem, VflbenchError
 
-SEPARATORS = ";\t|,"
 DIVISION = ("algorithm.parties", "dataset.columns")  # keys that are checked once all columns are known
 SHOWN = 3  # lines that a message names
 
@@ -53,23 +52,6 @@ class Findings:
         if not self.lines:
             return ConfigError(self.problems)
         return DataError("\n  ".join([f"{len(told)} problems in your files:", *told]) if told[1:] else told[0])
-
-
-def separator(source: Source, names: Sequence[str]) -> None:
-    """Check that a header of one column is not a header of several, separated by something else.
-
-    Raises
-    ------
-    DataError : it seems to be.
-    """
-    if source.kind != "csv" or len(names) != 1:
-        return
-    wanted = sql_sources.separator(source)
-    count, other = max((names[0].count(sign), sign) for sign in SEPARATORS if sign != wanted)
-    if count:
-        seems = f"its cells seem to be separated by {other!r}, where {wanted!r} is needed"
-        advice = "save it so, or name it .tsv for tabs"
-        raise DataError(f"{source}, line 1: one column, {names[0][:60]!r}; {seems}: {advice}")
 
 
 def places(source: Source, rows: Sequence[int]) -> str:
@@ -207,6 +189,8 @@ def in_words(tables: Sequence[Mapping[str, Any]], own_rows: str = "ignore", trai
         if about["encoded"]:
             named = ", ".join(f"{name} ({count})" for name, count in about["encoded"].items())
             parts.append(f"one 0/1 column for each value: {named}")
+        written = about.get("written") or {"plain": True}
+        lines += [] if written["plain"] else [f"{about['file']}: {written['words']}"]
         lines += ["; ".join([f"{about['file']}: {parts[0]}", *parts[1:]]), *about["blank"]]
     return lines
 

@@ -82,14 +82,14 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
         problems.append(Problem(f"dataset.{key}", value, allowed))
 
     if not config.files:
-        add("files", "[]", "must name a .csv, .tsv or .parquet file, or one for each party")
+        add("files", "[]", f"must name a file, or one for each party: {sql_sources.TABLES}")
     elif several and layout == "sharded":
         add("files", count, "workers share one file, whose rows are dealt to them")
     elif several and len(config.files) != parties:
         add("files", count, f"must be one file, or one for each of the {parties} parties, the labels' owner first")
     for file in config.files:
-        if Source(file).kind not in ("csv", "parquet"):
-            add("files", sql_sources.shown(file), "must be a .csv, .tsv or .parquet file (the texts also .gz)")
+        if Source(file).kind not in sql_sources.FILES:
+            add("files", sql_sources.shown(file), f"must be {sql_sources.TABLES}")
     if several and config.columns is not None:
         add("columns", config.columns, "every party has its own file and the columns in it: leave it null")
     if several and config.order != "file":
@@ -153,8 +153,6 @@ def _load(
     assert config.label
     sources = _find(config.files, root)
     names = [sql_sources.columns(source) for source in sources]
-    for source, own in zip(sources, names, strict=True):
-        inspection.separator(source, own)
     features = _features(config, sources, names)
     if layout == "aligned" and len(sources) == 1:
         refuse(table.check_columns(config.columns, parties, len(features[0])))
@@ -192,6 +190,7 @@ def _load(
     origin = DataSource("real", note=note, files=files, alignment=tuple(messages))
     task = table.divide(config, whole, origin, metric, layout=layout, parties=parties, seed=seed)
     about = inspection.summary(sources, counts, rows, features, whole, blanks, len(labelled))
+    about = tuple({**own, "written": _written(source)} for own, source in zip(about, sources, strict=True))
     for line in doubts:
         log.warning("%s", line)
     task = dataclasses.replace(task, source=dataclasses.replace(task.source, tables=about))
@@ -243,8 +242,7 @@ def _problems(config: Config, root: Path | None) -> inspection.Findings:
     sources = [named[0] if (named := found.of(_find, [file], root)) else None for file in config.files]
     names: list[list[str] | None] = []
     for source in sources:
-        own = None if source is None else found.of(sql_sources.columns, source)
-        names.append(own if own and found.of(inspection.separator, source, own) is not None else None)
+        names.append(None if source is None else found.of(sql_sources.columns, source))
     known = [source or Source(file) for source, file in zip(sources, config.files, strict=True)]
     # A file that cannot be read is not blamed for lacking a column.
     wanted = [name for name in (config.id, *config.leave_out, *config.categories) if name]
@@ -319,6 +317,12 @@ def _find(files: Sequence[str], root: Path | None) -> list[Source]:
         found.append(Source(str(path)))
     refuse(problems)
     return found
+
+
+def _written(source: Source) -> dict[str, Any] | None:
+    """How a file of text or a spreadsheet is written, for the summary."""
+    form = sql_sources.form(source)
+    return None if form is None else dataclasses.asdict(form)
 
 
 def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequence[str]]) -> list[list[str]]:
