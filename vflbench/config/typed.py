@@ -304,6 +304,8 @@ def _convert_union(args: tuple[Any, ...], value: Any, key: str, problems: list[P
     if value is None and types.NoneType in args:
         return None
     kinds = [kind for kind in args if kind is not types.NoneType]
+    if isinstance(value, Mapping) and (with_keys := [kind for kind in kinds if dataclasses.is_dataclass(kind)]):
+        return convert_dataclass(with_keys[0], value, f"{key}.", problems)
     tries: list[list[Problem]] = []
     for kind in kinds:
         tries.append([])
@@ -315,11 +317,15 @@ def _convert_union(args: tuple[Any, ...], value: Any, key: str, problems: list[P
             dataclasses.replace(p, allowed=f"{p.allowed}, or null") if types.NoneType in args else p for p in tries[0]
         ]
     else:
-        allowed = " or ".join(_SCALARS.get(kind, kind.__name__) for kind in kinds) + (
-            " or null" if types.NoneType in args else ""
-        )
+        allowed = " or ".join(map(_called, kinds)) + (" or null" if types.NoneType in args else "")
         problems.append(Problem(key, shown(value), f"must be {allowed}"))
     return None
+
+
+def _called(kind: type) -> str:
+    if dataclasses.is_dataclass(kind):
+        return f"{{{next(iter(fields_of(kind)))}: ...}}"
+    return _SCALARS.get(kind, kind.__name__)
 
 
 def _convert_container(origin: Any, args: tuple[Any, ...], value: Any, key: str, problems: list[Problem]) -> Any:

@@ -16,6 +16,8 @@ from vflbench.types import DataError
 
 SEPARATORS = (",", ";", "\t", "|")
 DEFAULTS = {".tsv": "\t", ".tab": "\t"}  # where the cells do not tell: by the file's ending, else a comma
+# what Python calls the encodings that people have; it knows many more
+ENCODINGS = ("utf-8", "utf-16", "cp1252", "latin-1", "cp1250", "cp1251", "cp850", "mac-roman", "gb18030", "shift_jis")
 SAMPLE = 10_000  # characters from which the separator is inferred
 RECORDS = 1_000  # records from which the header is inferred
 TITLES = 10  # lines above the header that may be no part of the table
@@ -61,6 +63,11 @@ def header_in_words(header: bool, columns: int, above: int) -> list[str]:
     called = f"column1 to column{columns}" if columns > 1 else "column1"
     told = "with a header line" if header else f"without a header line, so its columns are {called}"
     return [told, *([f"{above} line{'s' if above > 1 else ''} above the table skipped"] if above else [])]
+
+
+def can_separate(text: str) -> bool:
+    """Whether `text` can separate cells: one character of ASCII that is no part of numbers, words and quotes."""
+    return len(text) == 1 and text.isascii() and not text.isalnum() and text not in "\"'.+-_\r\n\x00"
 
 
 def known_encoding(name: str) -> bool:

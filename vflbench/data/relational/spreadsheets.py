@@ -84,15 +84,13 @@ def _chosen(source: Source, names: Sequence[str], filled: Sequence[str]) -> str:
             told = ", ".join(f"{names.index(name) + 1} ({name})" for name in filled)
             raise DataError(f"{source}: several sheets have cells: {told}; name one (the key sheet)")
         return filled[0]
-    if isinstance(wanted, int) and str(wanted) not in names:
-        if 1 <= wanted <= len(names):
-            return names[wanted - 1]
-        raise DataError(f"{source}: has no sheet {wanted}; it has {len(names)}: {', '.join(names)}")
-    if str(wanted) not in names:
-        near = closest(str(wanted), names)
-        hint = f". Did you mean {near!r}?" if near else ""
-        raise DataError(f"{source}: has no sheet {wanted!r}; it has {', '.join(names)}{hint}")
-    return str(wanted)
+    if wanted in names:
+        return wanted
+    if wanted.isdigit() and 1 <= int(wanted) <= len(names):
+        return names[int(wanted) - 1]
+    near = closest(wanted, names)
+    hint = f". Did you mean {near!r}?" if near else ""
+    raise DataError(f"{source}: has no sheet {wanted!r}; it has {len(names)}: {', '.join(names)}{hint}")
 
 
 def as_texts(cells: Sequence[Any]) -> list[str | None] | None:

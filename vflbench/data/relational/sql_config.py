@@ -20,6 +20,12 @@ class Table:
     table: str | list[str] | None = None  # its name in a database; of several parts one name, or one each
     query: str | list[str] | None = None  # or a SELECT
     password_env: str | list[str] | None = None  # PostgreSQL: the environment variable that holds the password
+    # of a text file or a spreadsheet, null: inferred
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    header: bool | None = None
+    sheet: str | None = None
     password: str | None = None  # refused: every run keeps its configuration
     organisation: str | None = None  # its owner, for messages
     keys: list[str] | None = None  # columns that identify and are no features; null: those that the joins name
@@ -76,7 +82,8 @@ def parts_of(config: Config, name: str) -> list[Source]:
     urls = _listed(table.url)
     keys = (table.table, table.query, table.password_env, config.query_timeout)
     each = [value if isinstance(value, list) else [value] * len(urls) for value in keys]
-    return [Source(*values) for values in zip(urls, *each, strict=True)]
+    said = {key: getattr(table, key) for key in sql_sources.OVERRIDES}
+    return [Source(*values, **said) for values in zip(urls, *each, strict=True)]
 
 
 def _equality(text: str) -> Equality | None:

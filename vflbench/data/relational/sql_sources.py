@@ -60,7 +60,7 @@ class Source:
     decimal: str | None = None  # of columns whose numbers can be read in two ways, as 1,234
     encoding: str | None = None  # a codec of Python
     header: bool | None = None  # whether its first line names the columns
-    sheet: str | int | None = None  # its name, or its number from 1
+    sheet: str | None = None  # its name, or its number from 1
 
     @property
     def kind(self) -> str:
@@ -130,11 +130,8 @@ def check(source: Source, key: str) -> list[Problem]:
         near = closest(source.path.name, (p.name for p in folder.iterdir() if p.is_file())) if folder.is_dir() else None
         allowed = "there is no such file; a relative path begins in the folder where vflbench is started"
         problems.append(Problem(url, address, allowed, near))
-    packages = {"postgresql": ("psycopg", "postgres"), "duckdb": ("duckdb", "duckdb")}
-    packages["excel"] = ("python_calamine", "excel")
-    module, extra = packages.get(source.kind, ("csv", ""))
-    if importlib.util.find_spec(module) is None:
-        problems.append(Problem(url, address, f"needs the package {module}: pip install 'vflbench[{extra}]'"))
+    problems += check_package(source, url)
+    problems += check_form(source, key)
     if source.kind in FILES:
         given = [f"{key}.{name}" for name in ("table", "query") if getattr(source, name)]
         problems += [Problem(name, "(given)", f"is for databases; {address} is a file") for name in given]
@@ -142,6 +139,43 @@ def check(source: Source, key: str) -> list[Problem]:
         allowed = f"{address} is a database: give a table or a query, one of the two"
         problems.append(Problem(f"{key}.table", source.table, allowed))
     return problems + _check_password(source, f"{key}.password_env")
+
+
+def check_package(source: Source, key: str) -> list[Problem]:
+    """The package that reading the source needs and that is not installed, as a problem of `key`."""
+    packages = {"postgresql": ("psycopg", "postgres"), "duckdb": ("duckdb", "duckdb")}
+    packages["excel"] = ("python_calamine", "excel")
+    module, extra = packages.get(source.kind, ("csv", ""))
+    if importlib.util.find_spec(module) is not None:
+        return []
+    return [Problem(key, shown(source.url), f"needs the package {module}: pip install 'vflbench[{extra}]'")]
+
+
+def check_form(source: Source, key: str) -> list[Problem]:
+    """What is wrong with what the user says of how a file is written.
+
+    Parameters
+    ----------
+    key : the file's key in the configuration.
+    """
+    problems = []
+
+    def refused(name: str, allowed: str, near: str | None = None) -> None:
+        problems.append(Problem(f"{key}.{name}", getattr(source, name), allowed, near))
+
+    for name in OVERRIDES:
+        fitting = {"sheet": ("excel",), "header": ("csv", "excel"), "decimal": ("csv", "excel")}.get(name, ("csv",))
+        if getattr(source, name) is not None and source.kind not in fitting:
+            whose = "a spreadsheet" if name == "sheet" else "a text file"
+            refused(name, f"is for {whose}, and {shown(source.url)} is none")
+    if source.separator is not None and not dialect.can_separate(source.separator):
+        refused("separator", "must be one character, as , ; | or tab")
+    if source.decimal not in (None, *written_numbers.DECIMALS):
+        refused("decimal", "must be '.' or ','")
+    if source.encoding is not None and not dialect.known_encoding(source.encoding):
+        near = closest(source.encoding, dialect.ENCODINGS)
+        refused("encoding", f"is no encoding that Python knows, as {', '.join(dialect.ENCODINGS[:4])}", near)
+    return problems
 
 
 def _check_password(source: Source, key: str) -> list[Problem]:

@@ -29,7 +29,8 @@ from vflbench.data.relational import sql_sources
 from vflbench.data.relational.cells import Column
 from vflbench.data.relational.sql import MOST_CATEGORIES
 from vflbench.data.relational.sql_sources import Source
-from vflbench.data.tabular import alignment, inspection, table
+from vflbench.data.tabular import alignment, entries, inspection, table
+from vflbench.data.tabular.entries import Entry
 from vflbench.data.tabular.table import Table
 from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
 from vflbench.data.tasks.base import replace_at
@@ -57,8 +58,8 @@ class Config(table.Clipped):
     name: str = "tabular_files"
     source: Literal["auto", "real"] = "auto"  # your files are never replaced by made-up data
     problem: Literal["learning"] = "learning"
-    # one, or one per party; paths below data_root, or relative to where vflbench is started
-    files: list[str] = field(default_factory=list)
+    # one, or one per party; paths below data_root, or relative to where vflbench is started; or {path: ..., id: ...}
+    files: list[str | Entry] = field(default_factory=list)
     label: str | None = None  # the column to predict, in the first file
     task: Literal["classes", "regression"] = "classes"  # classes (AUROC of two, accuracy of more) | regression (RMSE)
     id: str | None = None  # the column that identifies a sample, in every file; never a feature
@@ -87,9 +88,7 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
         add("files", count, "workers share one file, whose rows are dealt to them")
     elif several and len(config.files) != parties:
         add("files", count, f"must be one file, or one for each of the {parties} parties, the labels' owner first")
-    for file in config.files:
-        if Source(file).kind not in sql_sources.FILES:
-            add("files", sql_sources.shown(file), f"must be {sql_sources.TABLES}")
+    problems += entries.check(config.files)
     if several and config.columns is not None:
         add("columns", config.columns, "every party has its own file and the columns in it: leave it null")
     if several and config.order != "file":
@@ -124,7 +123,7 @@ def most_parties(config: Config, layout: str, root: Path | None) -> int | None:
     """
     if layout != "aligned" or len(config.files) != 1:
         return None
-    sources = _find(config.files, root)
+    sources = entries.find(config.files, root)
     return len(_features(config, sources, [sql_sources.columns(source) for source in sources])[0])
 
 
@@ -151,7 +150,7 @@ def _load(
 ) -> AlignedTask | RelationalTask | ShardedTask:
     """As `load`, up to the first problem."""
     assert config.label
-    sources = _find(config.files, root)
+    sources = entries.find(config.files, root)
     names = [sql_sources.columns(source) for source in sources]
     features = _features(config, sources, names)
     if layout == "aligned" and len(sources) == 1:
@@ -213,7 +212,7 @@ def load_own(
     DataError : as `load`; the file has changed since.
     """
     assert task.rows is not None
-    (source,) = _find([config.files[index]], root)
+    (source,) = entries.find([config.files[index]], root)
     name = Path(source.url).name
     if (name, sql_sources.stamp(source) or "") not in task.source.files:
         advice = "start again once it is left alone"
@@ -239,11 +238,11 @@ def load_own(
 def _problems(config: Config, root: Path | None) -> inspection.Findings:
     """Every problem of the files, as far as each can be read."""
     found = inspection.Findings()
-    sources = [named[0] if (named := found.of(_find, [file], root)) else None for file in config.files]
+    sources = [named[0] if (named := found.of(entries.find, [file], root)) else None for file in config.files]
     names: list[list[str] | None] = []
     for source in sources:
         names.append(None if source is None else found.of(sql_sources.columns, source))
-    known = [source or Source(file) for source, file in zip(sources, config.files, strict=True)]
+    known = [source or entries.source(file) for source, file in zip(sources, config.files, strict=True)]
     # A file that cannot be read is not blamed for lacking a column.
     wanted = [name for name in (config.id, *config.leave_out, *config.categories) if name]
     listed = [own or [*([config.label or ""] if i == 0 else []), *wanted, "?"] for i, own in enumerate(names)]
@@ -296,27 +295,6 @@ def _note_columns(
 
 
 # --- files and their columns ------------------------------------------------------------------------------------------
-
-
-def _find(files: Sequence[str], root: Path | None) -> list[Source]:
-    """The files, each below `root` or as it is named.
-
-    Raises
-    ------
-    ConfigError : some are not there.
-    """
-    found, problems = [], []
-    for file in files:
-        path = Path(file).expanduser()
-        if root is not None and (root / path).is_file():
-            path = root / path
-        if not path.is_file():
-            names = [p.name for p in path.parent.iterdir() if p.is_file()] if path.parent.is_dir() else []
-            allowed = "there is no such file below data_root, nor where vflbench is started"
-            problems.append(Problem("dataset.files", file, allowed, closest(path.name, names)))
-        found.append(Source(str(path)))
-    refuse(problems)
-    return found
 
 
 def _written(source: Source) -> dict[str, Any] | None:

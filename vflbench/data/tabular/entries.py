@@ -1,0 +1,70 @@
+"""The entries of `dataset.files`: a path, or a path with what is to be known of the file."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vflbench.data.relational import sql_sources
+from vflbench.data.relational.sql_sources import Source
+from vflbench.types import Problem, closest, refuse
+
+
+@dataclass
+class Entry:
+    """One file; all but its path is inferred where it is null."""
+
+    path: str
+    id: str | list[str] | None = None  # its columns that identify a sample; null: dataset.id
+    separator: str | None = None  # one character, or tab
+    decimal: str | None = None  # . or , where each number of a column can be read in two ways, as 1,234
+    encoding: str | None = None  # as Python calls it, e.g. cp1252
+    header: bool | None = None  # whether its first line names the columns
+    sheet: str | None = None  # of a spreadsheet: its name, or its number from 1
+
+
+def of(file: str | Entry) -> Entry:
+    """The entry; of a plain path one without anything else."""
+    return Entry(file) if isinstance(file, str) else file
+
+
+def source(file: str | Entry, path: Path | None = None) -> Source:
+    """Where the table lies: at `path`, or as the entry has it."""
+    entry = of(file)
+    separator = "\t" if entry.separator in ("tab", "\\t") else entry.separator
+    said = {name: getattr(entry, name) for name in ("decimal", "encoding", "header", "sheet")}
+    return replace(Source(str(path or entry.path)), separator=separator, **said)
+
+
+def check(files: Sequence[str | Entry]) -> list[Problem]:
+    """What is wrong with the entries, before anything is read."""
+    return [
+        problem for i, file in enumerate(files) for problem in _check(of(file), source(file), f"dataset.files[{i}]")
+    ]
+
+
+def _check(entry: Entry, table: Source, key: str) -> list[Problem]:
+    if table.kind not in sql_sources.FILES:
+        return [Problem("dataset.files", sql_sources.shown(entry.path), f"must be {sql_sources.TABLES}")]
+    return [*sql_sources.check_package(table, "dataset.files"), *sql_sources.check_form(table, key)]
+
+
+def find(files: Sequence[str | Entry], root: Path | None) -> list[Source]:
+    """The files, each below `root` or as it is named.
+
+    Raises
+    ------
+    ConfigError : some are not there.
+    """
+    found, problems = [], []
+    for file in files:
+        named = of(file).path
+        path = Path(named).expanduser()
+        if root is not None and (root / path).is_file():
+            path = root / path
+        if not path.is_file():
+            names = [p.name for p in path.parent.iterdir() if p.is_file()] if path.parent.is_dir() else []
+            allowed = "there is no such file below data_root, nor where vflbench is started"
+            problems.append(Problem("dataset.files", named, allowed, closest(path.name, names)))
+        found.append(source(file, path))
+    refuse(problems)
+    return found
