@@ -79,9 +79,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     sources = {name: parts_of(config, name) for name in config.tables}
     held = {name: [sql_sources.columns(source) for source in parts] for name, parts in sources.items()}
     refuse([problem for name in sources for problem in _check_columns(config, name, sources[name], held[name])])
-    for source in itertools.chain(*sources.values()):
-        if (form := sql_sources.form(source)) and not form.plain:
-            log.info("%s: %s", source, form.words)
+    for part in itertools.chain(*sources.values()):
+        if (form := sql_sources.form(part)) and not form.plain:
+            log.info("%s: %s", part, form.words)
     mapping = {name: [_read_keys(config, name, source) for source in parts] for name, parts in sources.items()}
     _check_kinds(config, sources, {name: [columns for columns, _ in parts] for name, parts in mapping.items()})
     stamps = {name: [stamp for _, stamp in parts] for name, parts in mapping.items()}
