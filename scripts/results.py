@@ -32,13 +32,12 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from vflbench import registry
 from vflbench.papers import definition, measured
 from vflbench.papers.claims import CLOSELY, Claim, Verdict, judge, select
 from vflbench.plots import demands
 from vflbench.plots.style import PALETTE, QUIET, RC, look
 from vflbench.results import reader
-from vflbench.results.texts import as_text, shown_to
+from vflbench.results.texts import as_text
 
 ROOT = Path(__file__).resolve().parent.parent
 # What a claim's numbers are, where measured.COLUMNS has more words.
@@ -82,8 +81,8 @@ class Pages:
             "rows": self.rows,
             "claims": self.claims,
             "label": lambda name: look(name).label,
-            "discloses": lambda name, **keys: shown_to(registry.discloses(name, keys)),
-            "shows": lambda name, **keys: demands.shown(name, keys, None)[0],
+            "discloses": lambda name, **keys: seen(name, keys).to_whom,
+            "shows": lambda name, **keys: seen(name, keys).clear,
             "ladder": demands.LADDER,
         }
         functions = (pm, paper, profile, check, tally, tallied, split, priced, cheapest)
@@ -170,6 +169,11 @@ class Pages:
         verdicts = [judge(plain, lines, [], "", {}).verdict for lines in settings.values()]
         check("not testable" not in verdicts, f"{claim.band} has all runs of {claim.claim!r}")
         return f"; it holds for {verdicts.count('holds')} of {len(verdicts)} settings of our own constants"
+
+
+def seen(name: str, keys: dict[str, Any]) -> demands.Seen:
+    """What a method shows others; a key that its CSV lacks has its default."""
+    return demands.of_method(name, {key: value for key, value in keys.items() if value is not None})
 
 
 def full(where: str, key: str, columns: Iterable[str]) -> str:

@@ -17,10 +17,11 @@ import yaml
 from hydra.core.config_store import ConfigStore
 
 import vflbench
-from vflbench import cli, registry
+from vflbench import cli, exposure, registry
 from vflbench.choosing import candidates, question
 from vflbench.results.reader import Run
 from vflbench.runner.costs import network_config
+from vflbench.source_text import excerpt
 from vflbench.types import ConfigError, LinkConfig, VflbenchError
 
 PAGES = Path(__file__).resolve().parents[1] / "docs/how-to"
@@ -64,6 +65,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         registry.dataset_entries,
         registry.option_entries,
         registry._checked,
+        excerpt,
     )
     for cached in caches:
         cached.cache_clear()
@@ -287,6 +289,38 @@ def test_an_algorithm(tmp_path: Path) -> None:
     assert ended.manifest["config"]["algorithm"]["share"] == 0.5
     with pytest.raises(ConfigError, match=r"algorithm\.shar=1: unknown key.*Did you mean 'algorithm\.share'"):
         vflbench.run(["algorithm=averaged", "dataset=digits", "algorithm.shar=1"])
+
+
+@pytest.mark.parametrize("declared", ["implied", "nothing", None])
+def test_an_algorithm_that_declares_nothing_is_unverified(
+    declared: str | None, package: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, entry = (package / "averaged.py").read_text(), re.compile(r" +\*exposes\.of_models.*\n")
+    if declared != "implied":
+        assert entry.search(source)
+        source = entry.sub("", source)
+    if declared == "nothing":
+        source = source.replace('label="Averaged",', 'label="Averaged",\n    implies_nothing="models are sums",')
+    (package / "averaged.py").write_text(source)
+    assert exposure.unverified("averaged") == (declared is None)
+    registry.load_algorithm("averaged")
+    for told in (["list"], ["privacy", "algorithm=averaged"]):
+        assert cli.command(told) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert (exposure.UNVERIFIED in said.replace("Unverified", "unverified")) == (declared is None), told
+    words = ["dataset=digits", "dataset.problem=learning", "target=0.8", "trials=1", "algorithm=averaged,fedavg"]
+    _, excluded = candidates.enter(question.parse([*words, "demand=rows"], "choose"))
+    assert [one.reason for one in excluded] == ([] if declared else [exposure.UNVERIFIED])
+    methods, _ = candidates.enter(question.parse(words, "choose"))  # without a requirement it enters
+    assert [method.algorithm for method in methods] == ["averaged", "fedavg"]
+
+
+def test_an_algorithm_from_whose_messages_something_follows_and_nothing_is_refused(package: Path) -> None:
+    source = (package / "averaged.py").read_text()
+    source = source.replace('label="Averaged",', 'label="Averaged",\n    implies_nothing="models are sums",')
+    (package / "averaged.py").write_text(source)
+    with pytest.raises(VflbenchError, match="implies_nothing, and EXPOSES has Implied"):
+        registry.load_algorithm("averaged")
 
 
 def test_an_algorithm_in_this_repository(package: Path) -> None:

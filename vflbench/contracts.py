@@ -301,10 +301,9 @@ def check_algorithm(module: ModuleType) -> None:
     """Raise VflbenchError where `module` breaks the contract `Algorithm`: a line for each violation."""
     problems = [*_members(module, Algorithm, AlgorithmHooks), *_literals(module, "ALGORITHM", AlgorithmInfo)]
     if not problems:
-        info, exposes = module.ALGORITHM, module.EXPOSES
         problems += _facts(module)
-        problems += _config(module, {"name": str, "default_rounds": int}, (info.name,))
-        problems += _exposed(info, exposes)
+        problems += _config(module, {"name": str, "default_rounds": int}, (module.ALGORITHM.name,))
+        problems += _exposed(module.ALGORITHM, module.EXPOSES)
     if not problems:
         problems += _keys(module.ALGORITHM, module.Config)
     _raise(module, problems)
@@ -495,5 +494,7 @@ def _exposed(info: AlgorithmInfo, exposes: tuple[Exposed, ...]) -> Iterator[str]
             yield f"EXPOSES {name}: form is {entry.form!r}: (form,) or (form, key, value) of {', '.join(FORMS)}"
         if not isinstance(entry.times, int) and entry.times not in TIMES:
             yield f"EXPOSES {name}: times is {entry.times!r}; there are {', '.join(TIMES)}, or a number"
+    if info.implies_nothing and any(isinstance(entry, Implied) for entry in exposes):
+        yield "ALGORITHM says implies_nothing, and EXPOSES has Implied: remove one of them"
     yield from _among("ALGORITHM remembered", info.remembered, known)
     yield from _among("ALGORITHM published", tuple(tag for tag, _ in info.published), known)

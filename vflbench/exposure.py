@@ -14,29 +14,65 @@ An entry has these keys:
     covered_by         the mechanism whose noise is added; None: no epsilon covers it
     proof              for `implied`: the attack that shows it, or `argued`
     note
+
+`disclosed` sums the table up: what others are shown, or work out exactly. All that says or asks what others may see
+uses it.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from vflbench import registry
-from vflbench.types import SHOWN, AlgorithmInfo, Exposed, Given, Implied, Sent, messages
+from vflbench.types import (
+    SHOWN,
+    AlgorithmInfo,
+    Exposed,
+    Given,
+    Implied,
+    RunConfig,
+    Sent,
+    convex_problem,
+    messages,
+)
 
 TRUSTED = "The server is trusted with the labels: that is how the method is set up, not what it needs."
 ENUMERABLE = "enumerable: whoever can list the keys finds them by hashing the list"
 TWO = "a sum over two parties hides nothing from either"
 LEAST_SUMMED = 3  # parties, for a sum to hide any of them
-# what a method assumes (types.ASSUMED) -> observer, subject, kind, note
+UNVERIFIED = "unverified: it does not declare what follows from its messages"
+# what a method assumes (types.ASSUMED) -> what is known without any message
 ASSUMED = {
-    "aligned_rows": ("all", "all", "ids", "row i is the same sample at every party"),
-    "join": ("all", "all", "ids", "which of its rows are behind every row of the join"),
-    "labels": ("all", "label_owner", "labels", "all parties have the training labels"),
-    "seed": ("all", "all", "ids", "walks, batches or first models come from a seed that all share"),
-    "edges": ("client", "client", "edges", "every client has all clients' edges"),
-    "pooled": ("all", "all", "features", "one party has all data, labels too: by definition"),
+    "aligned_rows": (Given("all", "all", "ids", "row i is the same sample at every party"),),
+    "join": (Given("all", "all", "ids", "which of its rows are behind every row of the join"),),
+    "labels": (Given("all", "label_owner", "labels", "all parties have the training labels"),),
+    "seed": (Given("all", "all", "ids", "walks, batches or first models come from a seed that all share"),),
+    "edges": (Given("client", "client", "edges", "every client has all clients' edges"),),
+    "pooled": tuple(
+        Given("all", "all", kind, "one party has all data: by definition") for kind in ("features", "labels")
+    ),
 }
 PARTIAL = "partial"  # the tag of a share of a sum that is the prediction (runner/serving.py)
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """What a role is shown of others' data, or works out exactly."""
+
+    source: str  #: the role that sends it; where no message carries it, the role that it is about
+    observer: str
+    what: str  #: of the values of types.SHOWN
+    how: str  #: sent, implied, setup; or served: sent in evaluations, about held-out rows
+    noised: bool  #: with a mechanism's noise
+
+    @property
+    def words(self) -> str:
+        """It, with what else there is to know."""
+        rows = self.how == "served" and self.what != SHOWN["predictions"]
+        notes = {"predicted rows": rows, "inferred": self.how == "implied", "with noise": self.noised}
+        said = ", ".join(note for note, true in notes.items() if true)
+        return f"{self.what} ({said})" if said else self.what
 
 
 def table(
@@ -67,24 +103,107 @@ def exposure(
 
     Parameters
     ----------
-    keys, privacy : of the algorithm and of the mechanism, with their values; {}: no mechanism.
+    keys, privacy : as in `keys_of`, and of the mechanism, with their values; {}: no mechanism.
     codec : its name.
     model : keys of the model with their values; None: none, or not known.
     """
-    exposes, known = tuple(exposes), dict(keys)
-    known |= {"privacy": privacy.get("name", "none"), "privacy.split": privacy.get("split") is not None}
-    sent = [entry for entry in messages(exposes) if registry.chosen(entry, known) and not _inside(entry)]
+    found = _rows(info, exposes, keys, privacy, codec, model)
+    trusted = any(one.kind == "labels" and isinstance(one, Sent) and one.receiver == "server" for one, _ in found)
+    notes = [TRUSTED] * trusted + [f"{UNVERIFIED.capitalize()}."] * unverified(info.name)
+    return {"algorithm": info.name, "note": " ".join(notes), "entries": list(_merged(row for _, row in found))}
+
+
+def keys_of(run: RunConfig) -> dict[str, Any]:
+    """What a table needs to know of a configuration, beside mechanism, codec and model."""
+    convex = convex_problem(run.dataset) is not None
+    return {**vars(run.algorithm), "protection": run.protection.name, "convex": convex}
+
+
+def disclosed(name: str, keys: Mapping[str, Any], privacy: Mapping[str, Any] | None = None) -> tuple[Disclosure, ...]:
+    """As `disclosures`, for algorithm `name`, whose EXPOSES is read from the source; raises as `table`."""
+    return disclosures(registry.algorithm_entries()[name].info, registry.exposed(name), keys, privacy)
+
+
+def disclosures(
+    info: AlgorithmInfo, exposes: Iterable[Exposed], keys: Mapping[str, Any], privacy: Mapping[str, Any] | None = None
+) -> tuple[Disclosure, ...]:
+    """What others are shown, work out exactly, or have without any message: each once, messages first.
+
+    Ids, sizes, times, statistics that are known before training, and shares of a prediction are left out. What follows
+    from a message with noise has that noise.
+
+    Parameters
+    ----------
+    keys : as in `exposure`; of a key that is not there all values count.
+    privacy : as in `exposure`; None: no noise counts.
+    """
+    found: dict[tuple[str, str, str, bool], Disclosure] = {}
+    order = ("sent", "implied", "served", "setup")
+    counting = [one for one in _rows(info, exposes, keys, privacy or {}) if _counts(*one)]
+    for entry, row in sorted(counting, key=lambda one: order.index(_how(one[1]))):
+        ends = (entry.sender, entry.receiver) if isinstance(entry, Sent) else (entry.about, entry.observer)
+        source, observer = (_role(role).replace("_", " ") for role in ends)
+        noised = not row["exact"] if isinstance(entry, Implied) else bool(row["covered_by"])
+        one = Disclosure(source, observer, SHOWN[entry.kind], _how(row), noised)
+        found.setdefault((one.source, one.observer, one.what, one.noised), one)
+    return tuple(found.values())
+
+
+def _counts(entry: Exposed, row: Mapping[str, Any]) -> bool:
+    """Whether an entry is one of `disclosures`."""
+    if (isinstance(entry, Implied) and not entry.exact) or (isinstance(entry, Given) and entry.kind == "sums"):
+        return False
+    return entry.kind in SHOWN and PARTIAL not in row["tags"]
+
+
+def in_words(found: Iterable[Disclosure]) -> str:
+    """What is disclosed to whom."""
+    whats: dict[str, list[str]] = {}
+    for one in found:
+        whats.setdefault(f"{one.source} to {one.observer}", []).append(one.words)
+    return "; ".join(f"{ends}: {', '.join(words)}" for ends, words in whats.items()) or "nothing"
+
+
+def unverified(name: str) -> bool:
+    """Whether an algorithm of another package declares neither what follows from its messages nor that nothing does.
+
+    Tests show that ours declare it.
+    """
+    entry = registry.algorithm_entries().get(name)
+    if entry is None or not entry.plugin or entry.info.implies_nothing:
+        return False
+    return not any(isinstance(one, Implied) for one in registry.exposed(name))
+
+
+def _rows(
+    info: AlgorithmInfo,
+    exposes: Iterable[Exposed],
+    keys: Mapping[str, Any],
+    privacy: Mapping[str, Any],
+    codec: str = "none",
+    model: Mapping[str, Any] | None = None,
+) -> list[tuple[Exposed, dict[str, Any]]]:
+    """What holds for a configuration, each with its entry of the table; parameters as in `exposure`."""
+    known = {**keys, "privacy": privacy.get("name", "none"), "privacy.split": privacy.get("split") is not None}
+    chosen = [entry for entry in exposes if registry.chosen(entry, known)]
+    given = [entry for entry in chosen if isinstance(entry, Given)]
+    sent = [entry for entry in messages(chosen) if not _inside(entry)]
     view = _View(info, keys, privacy, codec, (model or {}).get("aggregate") == "concat")
-    found = [view.assumed(what) for what in info.assumes]
-    found += [view.given(entry) for entry in exposes if isinstance(entry, Given) and registry.chosen(entry, known)]
-    found += [view.sent(entry) for entry in sent if entry.times != "per evaluation"]
-    implied = [entry for entry in exposes if isinstance(entry, Implied) and registry.chosen(entry, known)]
-    found += [view.implied(entry, sent) for entry in implied]
-    found += [view.served(entry) for entry in sent if entry.served]
+    found: list[tuple[Exposed, dict[str, Any]]] = []
+    found += [(one, view.given(one)) for one in (*(one for what in info.assumes for one in ASSUMED[what]), *given)]
+    found += [(entry, view.sent(entry)) for entry in sent if entry.times != "per evaluation"]
+    found += [(entry, view.implied(entry, sent)) for entry in chosen if isinstance(entry, Implied)]
+    found += [(entry, view.served(entry)) for entry in sent if entry.served or entry.times == "per evaluation"]
     if PARTIAL in info.reports and "pooled" not in info.assumes:
-        found.append(view.partial(any(entry.sender == "server" for entry in sent)))
-    trusted = any(entry.kind == "labels" and entry.receiver == "server" for entry in sent)
-    return {"algorithm": info.name, "note": TRUSTED if trusted else "", "entries": list(_merged(found))}
+        receiver = "server" if any(entry.sender == "server" for entry in sent) else "client"
+        share = Sent(PARTIAL, "client", receiver, "predictions", "client", times="per evaluation")
+        found.append((share, view.partial(share)))
+    return found
+
+
+def _how(row: Mapping[str, Any]) -> str:
+    """How it becomes known, of `Disclosure.how`."""
+    return "served" if row["phase"] == "evaluation" else str(row["how"])
 
 
 def _role(role: str) -> str:
@@ -142,12 +261,12 @@ class _View:
             (entry.tag,), "per evaluation", not covered_by, covered_by, [how, *notes],
         )  # fmt: skip
 
-    def partial(self, server: bool) -> dict[str, Any]:
+    def partial(self, share: Sent) -> dict[str, Any]:
         """The entry of shares of a sum that is the prediction; parties pass them on towards one party."""
         note = "its share of every prediction" + (", of a convex problem" if "predictions" in self.info.reports else "")
         return self._entry(
-            "server" if server else "neighbour", "client", "predictions", "clear", "sent", "evaluation",
-            (PARTIAL,), "per evaluation", True, None, [note],
+            "server" if share.receiver == "server" else "neighbour", share.about, share.kind, "clear", "sent",
+            "evaluation", (PARTIAL,), "per evaluation", True, None, [note],
         )  # fmt: skip
 
     def implied(self, entry: Implied, sent: Iterable[Sent]) -> dict[str, Any]:
@@ -165,10 +284,6 @@ class _View:
         return self._entry(
             entry.observer, entry.about, entry.kind, "clear", "setup", "setup", (), "once", True, None, [entry.note]
         )
-
-    def assumed(self, what: str) -> dict[str, Any]:
-        """The same, for one of types.ASSUMED."""
-        return self.given(Given(*ASSUMED[what]))
 
     def _observer(self, sender: str, receiver: str) -> str:
         """The role of the receiver: along the edges of a graph it is a neighbour."""

@@ -11,7 +11,7 @@ import importlib
 import importlib.metadata
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -20,14 +20,12 @@ from typing import Any, Generic, TypeVar
 from vflbench import contracts
 from vflbench.source_text import excerpt, literal, path_of, sha256_of
 from vflbench.types import (
-    SHOWN,
     AlgorithmInfo,
     DatasetInfo,
     Exposed,
     OptionInfo,
     VflbenchError,
     closest,
-    messages,
 )
 
 ROOT = Path(__file__).resolve().parent
@@ -115,11 +113,6 @@ def option_config(group: str, name: str, whole: bool = True) -> Any:
     return _load(group, name).Config
 
 
-def discloses(name: str, keys: Mapping[str, Any] | None = None) -> tuple[tuple[str, str, str], ...]:
-    """What an algorithm shows to whom, as `shown`; its EXPOSES is read from the source."""
-    return shown(exposed(name), algorithm_entries()[name].info, keys or {})
-
-
 def exposed(name: str) -> tuple[Exposed, ...]:
     """The EXPOSES of an algorithm, read from its source where that works; raises as `load_algorithm`."""
     with contextlib.suppress(Exception):  # loading the module below then raises what is wrong
@@ -129,29 +122,13 @@ def exposed(name: str) -> tuple[Exposed, ...]:
     return loaded
 
 
-def shown(exposes: Iterable[Exposed], info: AlgorithmInfo, keys: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
-    """(from, to, what) of what is sent between organisations, and of what is there for nothing.
-
-    `what` is a value of `types.SHOWN`. Roles are without the numbers of parties; an organisation's workers are that
-    organisation.
-
-    Parameters
-    ----------
-    keys : the algorithm's, with their values. Without them all forms that a key chooses between are there.
-    """
-    found = dict[tuple[str, str, str], None]()
-    for sent in messages(exposes):
-        ends = sent.sender.removesuffix("_worker"), sent.receiver.removesuffix("_worker")
-        inside = ends[0] == ends[1] and ends != (sent.sender, sent.receiver)
-        if sent.kind in SHOWN and not inside and chosen(sent, keys):
-            found[*ends, SHOWN[sent.kind]] = None
-    if "labels" in info.assumes:  # every client has them, though no message brings them
-        found["label owner", "all", "labels"] = None
-    return tuple(found)
-
-
 def chosen(entry: Exposed, keys: Mapping[str, Any]) -> bool:
-    """Whether `keys` have a value that the entry of EXPOSES asks for; a key that is not there has any."""
+    """Whether `keys` have a value that the entry of EXPOSES asks for; a key that is not there has any.
+
+    `convex` says whether the problem is convex.
+    """
+    if getattr(entry, "convex", False) and not keys.get("convex", True):
+        return False
     return not entry.when or keys.get(*entry.when[:2]) in entry.when[1:]
 
 

@@ -1,7 +1,4 @@
-"""Names that all packages here share: configuration dataclasses, facts of options, statuses and errors.
-
-Imports nothing heavy.
-"""
+"""Names that all packages share: configuration, facts of options, statuses and errors. Imports nothing heavy."""
 
 import difflib
 import math
@@ -366,6 +363,7 @@ class Sent:
     times: str | int = "per round"  #: of TIMES; or so many messages from one party to another, before the first round
     noised: tuple[str, ...] = ()  #: mechanisms that noise it; `dp_sgd.prediction_noise`: where that key of it is set
     served: bool = False  #: evaluations send it, too, about held-out rows and without noise
+    convex: bool = False  #: only for a convex problem
     note: str = ""
 
 
@@ -380,6 +378,7 @@ class Implied:
     proof: str  #: the attack that shows it; `argued`: the note is the argument
     note: str
     exact: bool = False
+    convex: bool = False
     times: str | int = "per round"
     when: tuple[Any, ...] = ()
     noised: tuple[str, ...] = ()
@@ -441,6 +440,7 @@ class AlgorithmInfo:
     time_dependent: bool = False  #: control flow depends on virtual time: no replay, and engines may differ
     #: why it takes no mechanism of that name, or none at all ("any"): (name, reason), for reasons worth telling
     refuses: tuple[tuple[str, str], ...] = ()
+    implies_nothing: str = ""  #: why nothing exact follows from its messages, where EXPOSES has no Implied
     #: why it takes no codec: it breaks unless exactly the numbers that were sent arrive; empty: it takes any
     exact: str = ""
     #: tags that codec.feedback may remember: messages about the same entries every time, or about rows (`me.about`)

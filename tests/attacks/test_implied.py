@@ -20,7 +20,9 @@ from vflbench.algorithms.tokens import svfl
 from vflbench.attacks import edge_inference, gram_recovery, label_histogram, residual_labels, score
 from vflbench.attacks.transcript import Message, Watch, flatten
 from vflbench.data.tasks import AlignedTask, RelationalTask
-from vflbench.types import ConfigError, Implied, RunConfig
+from vflbench.plots import demands
+from vflbench.results import selection
+from vflbench.types import SHOWN, ConfigError, Implied, RunConfig
 
 BANK = ["dataset=bank", "dataset.source=synthetic", "dataset.samples=1500", "dataset.validation=0.3", "model=mlp10"]
 SPLIT = [*BANK, "model.width=16", "model.depth=3", "algorithm.batch_size=64", "rounds=3"]
@@ -74,8 +76,15 @@ def implied() -> list[Any]:
 def test_the_attack_of_an_implied_entry_succeeds(algorithm: str, attack: str, keys: list[str], tmp_path: Path) -> None:
     assert attack in registry.algorithms()[algorithm].attacks
     words = [*SETTINGS[attack], *keys, "engine.threads=1", "plot=none", "floor=none", f"hydra.run.dir={tmp_path}"]
-    found = vflbench.run([f"algorithm={algorithm}", f"attack={attack}", *words]).summary["attack"]
+    run = vflbench.run([f"algorithm={algorithm}", f"attack={attack}", *words])
+    found = run.summary["attack"]
     assert reached(found), found
+    for entry in registry.exposed(algorithm):  # what is found exactly is told, and meets no requirement that hides it
+        if isinstance(entry, Implied) and entry.proof == attack and entry.exact:
+            (setting,) = selection.settings([run])
+            seen, what = demands.seen(setting), SHOWN[entry.kind]
+            assert what in (seen.clear or ()) and f"{what} (inferred)" in str(seen.to_whom)
+            assert any(what in str(demands.unmet(seen, demand)) for demand in demands.of([seen]))
     assert found["advantage"] == pytest.approx(found["success"] - found["floor"]) and found["rows"] > 0
     assert found["seconds"] > 0 and set(found["knows"]) <= VOCABULARY
 

@@ -16,10 +16,12 @@ from rich.console import Console
 from scipy import stats
 
 from tests.choosing.made import curves, method, record
+from vflbench import exposure
 from vflbench.choosing import answer, floor, page, terminal, words
 from vflbench.choosing.command import written
-from vflbench.choosing.record import Trial
+from vflbench.choosing.record import Excluded, Method, Trial
 from vflbench.results.compare import paired
+from vflbench.types import VflbenchError
 
 CONCEPT = Path(__file__).parents[2] / "docs/concepts/choosing.md"
 FEW = curves([(1000, 9.0), (1010, 9.1), (1020, 9.2)])  # few bytes, but slow
@@ -181,10 +183,41 @@ def test_what_others_may_see(tmp_path: Path) -> None:
     made = [method(tmp_path, "send_once", curves([(10, 0.1)] * 3)), method(tmp_path, "vfl", FEW)]
     found = answer.answer(tmp_path, record(made))
     best = {one["others_may_see"]: one["winner"] for one in found["demands"]}
-    assert best["anything"] == "send_once" and best["no columns in any form, no labels"] == "vfl"
+    assert best["anything"] == best["no raw columns, no labels"] == "send_once"
+    assert best["no columns in any form, no labels"] is None  # gradients tell labels
+    assert "Best without sharing columns in any form, or labels: no method here" in said(found, tmp_path)
     assert [line["name"] for line in found["floor"]] == ["ship_it", "alone", "centralised", "send_once"]
+    found = answer.answer(tmp_path, record(made, demand="labels"))
+    assert found["winner"] == "send_once" and found["methods"][1]["why"] == "it shows labels"
     found = answer.answer(tmp_path, record(made, demand="forms"))
-    assert found["winner"] == "vfl" and "binned" in found["methods"][1]["why"]
+    assert found["winner"] is None and {row["why"] for row in found["methods"]} == {
+        "it shows binned",
+        "it shows labels",
+    }
+    with pytest.raises(VflbenchError, match="no privacy requirement 'secret'"):
+        answer.answer(tmp_path, record(made, demand="secret"))
+
+
+def test_an_unverified_method_meets_no_requirement_and_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exposure, "unverified", lambda name: name == "send_once")
+    made = [method(tmp_path, "send_once", curves([(10, 0.1)] * 3)), method(tmp_path, "hetero_lr", FEW)]
+    found = answer.answer(tmp_path, record(made))
+    assert found["winner"] == "send_once" and found["unverified"] == ["Send once"]
+    assert found["methods"][0]["others_see"] == "binned columns (unverified)"
+    by_key = {one["key"]: (one["winner"], one["unverified"]) for one in found["demands"]}
+    assert by_key["anything"] == ("send_once", []) and by_key["labels"] == (None, ["Send once"])
+    assert by_key["forms"] == (None, [])  # it would not meet this one anyway
+    assert any(
+        line.startswith("Unverified, so under no privacy requirement: Send once") for line in said(found, tmp_path)
+    )
+    assert "no method here; unverified: Send once" in page.to_html(found, tmp_path)
+    asked = record(made, demand="labels")
+    asked.excluded.append(Excluded("ensemble", None, exposure.UNVERIFIED))
+    found = answer.answer(tmp_path, asked)
+    assert found["winner"] is None and found["unverified"] == ["Send once", "Ensemble"]
+    assert next(row["why"] for row in found["methods"] if row["name"] == "send_once") == exposure.UNVERIFIED
 
 
 def test_what_is_sent_once_is_in_the_floor_whatever_became_of_it(tmp_path: Path) -> None:
@@ -270,7 +303,7 @@ def test_every_key_is_documented(tmp_path: Path) -> None:
     made = record([method(tmp_path, "vfl", FEW), method(tmp_path, "svfl", FAST)])
     lost = method(tmp_path, "avfl", NEVER)
     lost.out, lost.finals = "no trial reached the target", []
-    made.methods.append(lost)
+    made.methods += [lost, Method("mtcd", "none", [], {}, out="the budget ended before it was tried")]
     found = answer.answer(tmp_path, made) | {"excluded": [{"name": "GLASU", "why": "needs a graph"}]}
     private = method(tmp_path / "b", "vfl", NEVER, noised("transcript", 3.0))
     nobody = answer.answer(tmp_path / "b", record([private], epsilon=4.0))

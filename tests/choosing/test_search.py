@@ -278,7 +278,7 @@ def test_more_trials_after_a_final_has_begun_are_told(monkeypatch: pytest.Monkey
     method = Method("glasu", "none", [], {}, trials=[trial(0, 1.0, 0.9)], best=0, finals=["finals/glasu/1"])
     search = searching(method, trials_each=1)
     search.run()  # of eight that were asked for
-    assert "settings stay, as a final has begun: every method had 1 trials" in search.record.notes
+    assert "settings stay, as a final has begun: methods are compared on 1 trials each" in search.record.notes
 
 
 def test_no_method_takes_the_time_of_all_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
-from vflbench import registry
-from vflbench.results import texts
-from vflbench.types import KINDS, SHOWN, messages
+from vflbench import exposure, registry
+from vflbench.plots import demands
+from vflbench.types import KINDS, SHOWN, Implied, messages
 
 # Its columns for what is made of others' data, by messages alone: (observer, kind, whose). Ids, sizes and timing are
 # left out.
@@ -85,23 +86,76 @@ def test_an_algorithm_declares_what_the_table_says(algorithm: str) -> None:
 
 @pytest.mark.parametrize("algorithm", registry.algorithms())
 def test_what_is_disclosed_is_read_from_the_source(algorithm: str) -> None:
-    """Each kind that the table says somebody learns is shown to that role, and nothing else."""
-    shown = registry.discloses(algorithm)
-    messages = {(receiver, what) for _, receiver, what in shown if receiver != "all"}
+    """Each kind that the table says somebody learns from messages is shown to that role, and nothing else is sent."""
+    shown = exposure.disclosed(algorithm, {})
+    messages = {(one.observer, one.what) for one in shown if one.how in ("sent", "served")}
     assert messages == {(observer, SHOWN[kind]) for observer, kind, _ in LEARNS[algorithm]}
     assert len(set(shown)) == len(shown)
 
 
+EXACT_ENTRIES = [
+    (name, entry)
+    for name in registry.algorithms()
+    for entry in registry.exposed(name)
+    if isinstance(entry, Implied) and entry.exact
+]
+
+
+@pytest.mark.parametrize(("algorithm", "entry"), EXACT_ENTRIES, ids=lambda one: getattr(one, "kind", one))
+def test_what_is_worked_out_exactly_is_disclosed_and_meets_no_requirement_that_hides_it(
+    algorithm: str, entry: Implied
+) -> None:
+    """Under no mechanism, or with one that noises neither it nor its messages. `test_implied` has the attacks."""
+    keys = {**vars(registry.option_config("algorithm", algorithm, whole=False)()), "protection": "none"}
+    keys |= dict([entry.when[:2]] if entry.when else [])
+    sent = [one for one in messages(registry.exposed(algorithm)) if one.tag in entry.tags and one.kind in SHOWN]
+    noising = {name.partition(".")[0] for one in (entry, *sent) for name in one.noised}
+    what, observer = SHOWN[entry.kind], entry.observer.removesuffix("_worker")
+    for mechanism in registry.algorithms()[algorithm].privacy:
+        default = {} if mechanism == "none" else vars(registry.option_config("privacy", mechanism, whole=False)())
+        private = {**default, "name": mechanism, "epsilon": 8.0}
+        one = demands.of_method(algorithm, keys, private, 8.0)
+        covered = mechanism in noising
+        assert covered or any(observer in end for end in ends(one, what)), mechanism
+        assert what in (*(one.clear or ()), *(one.noised if covered else ())), mechanism
+        for demand in demands.of([one]):
+            assert covered or what not in demand.hides or demands.unmet(one, demand), (mechanism, demand)
+
+
+def ends(one: demands.Seen, what: str) -> list[str]:
+    """Who gets it, as the words about a method say."""
+    return [part.partition(":")[0] for part in str(one.to_whom).split("; ") if what in part.partition(":")[2]]
+
+
+def test_labels_that_gradients_tell_are_no_secret() -> None:
+    """The promise that was false: AVFL was said to show no labels."""
+    for name in ("vfl", "vfl_ps", "avfl", "avfl_ps", "pubsub_vfl"):
+        one = demands.of_method(name, {"protection": "none"})
+        assert one.words == "embedding, gradient, labels (inferred)" and one.inferred == ("labels",)
+        for key in ("labels", "forms", "rows", "noise"):
+            assert "labels" in str(demands.unmet(one, demands.wanted(key) or pytest.fail()))
+        noised = demands.of_method(name, {"protection": "none"}, {"name": "label_rr", "epsilon": 20.0}, 20.0)
+        assert noised.noised == ("labels",) and "labels at epsilon 20" in str(
+            demands.unmet(noised, demands.wanted("labels") or pytest.fail())
+        )
+
+
 def test_all_that_carries_data_is_shown() -> None:
     assert set(KINDS) == {*SHOWN, "ids", "sizes", "timing"}
-    assert texts.shown_to(registry.discloses("send_once")) == "passive to active: binned, raw, projection"
-    assert texts.shown_to(registry.discloses("send_once", {"form": "bins"})) == "passive to active: binned"
-    assert texts.shown_to(registry.discloses("graph_once", {"form": "raw"})) == "client to server: raw, edges, labels"
-    assert "server to client: model" in texts.shown_to(registry.discloses("gram_once", {"cross": "rows"}))
-    assert texts.shown_to(registry.discloses("vfl")) == "passive to active: embedding; active to passive: gradient"
-    assert texts.shown_to(registry.discloses("local_sgd")) == "nothing"
+    assert in_words("send_once") == "passive to active: binned, raw, projection"
+    assert in_words("send_once", form="bins") == "passive to active: binned"
+    assert in_words("graph_once", form="raw") == "client to server: raw, edges, labels"
+    assert "server to client: model" in in_words("gram_once", cross="rows")
+    assert in_words("vfl") == "passive to active: embedding; active to passive: gradient, labels (inferred)"
+    assert in_words("centralized_gd") == "all to all: raw, labels" and in_words("local_sgd") == "nothing"
+    assert "embedding (predicted rows)" in in_words("hetero_lr", protection="paillier")
+
+
+def in_words(algorithm: str, **keys: Any) -> str:
+    return exposure.in_words(exposure.disclosed(algorithm, keys))
 
 
 def test_no_module_is_imported_for_it() -> None:
-    code = "import sys; from vflbench import registry; [registry.discloses(name) for name in registry.algorithms()]"
+    code = "import sys; from vflbench import exposure, registry"
+    code += "; [exposure.disclosed(name, {}) for name in registry.algorithms()]"
     subprocess.run([sys.executable, "-c", f"{code}; assert 'torch' not in sys.modules"], check=True)

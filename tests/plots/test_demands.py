@@ -87,10 +87,13 @@ def test_what_is_noised_is_what_the_mechanism_says_and_epsilon_covers(tmp_path: 
     bins = {"form": "bins"}
     assert of("a", "send_once", bins) == Seen(("binned",), (), None, None, "passive to active: binned")
     private = of("b", "send_once", bins, mechanism="rr_bins")
-    assert (private.clear, private.noised, private.words) == ((), ("binned",), "binned columns with noise")
+    assert (private.clear, private.noised, private.served) == ((), ("binned",), ("binned",))
+    assert private.words == "binned columns with noise (predicted rows without)"
+    assert of("k", "send_once", bins, {"serving": "noisy"}, mechanism="rr_bins").words == "binned columns with noise"
     assert (private.epsilon, private.guarantee) == (2, "u, replaced; covers the transcript")
     assert of("c", "send_once", bins, mechanism="rr_bins", epsilon=None).clear == ("binned",)  # an infinite one
-    assert of("d", "pubsub_vfl", mechanism="gdp_embedding").clear == ("gradient",)
+    assert of("d", "pubsub_vfl", mechanism="gdp_embedding").clear == ("gradient", "labels")
+    assert of("l", "pubsub_vfl", mechanism="gaussian_gradient").noised == ("gradient", "labels")
     assert of("e", "graph_once", {"form": "raw"}, mechanism="gaussian_embedding").clear == ("labels", "edges")
     model = of("f", "vfl_sgd", mechanism="dp_sgd", covers="model")
     assert {"embedding", "gradient", "labels"} <= set(model.clear or ())

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.choosing import floor, network_map, standing
+from vflbench.choosing import floor, network_map, standing, tried
 from vflbench.choosing.best import best as best_trial
 from vflbench.choosing.command import command
 from vflbench.choosing.record import Record
 from vflbench.choosing.standing import Ranked, Standing
 from vflbench.choosing.words import PAGE, label, spent_words
+from vflbench.exposure import UNVERIFIED
 from vflbench.plots import demands, style
 from vflbench.results import selection, texts
 from vflbench.results.compare import Paired, middle, moments
@@ -66,7 +67,8 @@ def answer(folder: Path, record: Record) -> dict[str, Any]:
     beside = [row["name"] for row in rows[1 : 1 + NEXT] if winner and row["place"] and row["reached"]]
     closest = None if winner else _closest(rows, goal)
     best = target if winner else closest["validation"] if closest else None
-    verdict = floor.verdict(lines, target, goal, question["metric"], best)
+    often = tried.of(record)
+    verdict = floor.verdict(lines, target, goal, question["metric"], best, even=not often["less"])
     return {
         "schema": SCHEMA,
         "made_by": f"vflbench {__version__}",
@@ -76,18 +78,20 @@ def answer(folder: Path, record: Record) -> dict[str, Any]:
         "data": _data(question, runs),
         "reached": winner is not None or verdict["kind"] == "not needed",
         "verdict": verdict,
-        "sentence": _sentence(rows, verdict, winner, closest, question),
+        "sentence": _sentence(rows, verdict, winner, closest, question, often),
         "winner": None if winner is None else winner.standing.name,
         "next": beside,
         "closest": closest,
-        "sure": _sure(rows, winner),
+        "sure": _sure(rows, winner, often),
+        "tried": often | {"words": tried.in_words(often)},
         "shipping": _shipping(rows, lines, winner),
         "methods": rows,
         "floor": [*lines, *_once(rows, record, target)],
         "kinds": [_kind(kind, ones, question) for kind, ones in kinds if kind is not None],
         "map": network_map.draw_up(ranked, target, goal),
         "targets": _targets(pool, question, lines),
-        "demands": _demands(found, kinds, question),
+        "demands": _demands(found, kinds, question, "" if not often["less"] else " so far"),
+        "unverified": _unverified(found, record),
         "tuning": _tuning(record),
         "excluded": [{"name": label(one.algorithm, one.privacy), "why": one.reason} for one in record.excluded],
         "out": [
@@ -216,6 +220,7 @@ def _sentence(
     winner: Ranked | None,
     closest: Mapping[str, Any] | None,
     question: Mapping[str, Any],
+    often: Mapping[str, Any],
 ) -> str:
     """The answer in one or two sentences; the floor comes first."""
     begin = [verdict["words"]] if verdict["words"] else []
@@ -228,7 +233,8 @@ def _sentence(
         begin.append(f"{text}, in {row['reached']} of {row['of']} seeds.")
     elif closest is not None:
         value = f"{question['metric']} {closest['validation']:.4g} where {question['target']:g} was asked for"
-        begin.append(f"No method reached the target. {closest['label']} came closest: {value}.")
+        nobody = "No method has reached the target so far" if often["less"] else "No method reached the target"
+        begin.append(f"{nobody}. {closest['label']} came closest: {value}.")
     elif not verdict["words"]:
         begin.append("No method was compared: there is no answer.")
     return " ".join(begin)
@@ -253,18 +259,18 @@ def _closest(rows: Sequence[Mapping[str, Any]], goal: str) -> dict[str, Any] | N
     return {key: best[key] for key in ("name", "label", "validation", "sent", "command")}
 
 
-def _sure(rows: Sequence[Mapping[str, Any]], winner: Ranked | None) -> str:
-    """How sure the first place is."""
+def _sure(rows: Sequence[Mapping[str, Any]], winner: Ranked | None, often: Mapping[str, Any]) -> str:
+    """How sure the first place is; of methods that were tried less often than others nothing is said."""
     if winner is None:
         return ""
-    first = rows[0]
-    share = f"It reached the target in {first['reached']} of {first['of']} seeds"
+    first, less = rows[0], {one["name"] for one in often["less"]}
+    share = f"It reached the target in {first['reached']} of {first['of']} seeds{' so far' * (first['name'] in less)}"
     if first["basis"] == "tuning":
         return f"{share}. There was no final: this is the run of tuning, and it may have been lucky."
     others = [row for row in rows[1:] if row["place"] is not None and row["reached"]]
     if not others:
-        alike = " with such a guarantee" if first["guarantee"] else ""
-        return f"{share}. No other method{alike} reached it."
+        return f"{share}. {_no_other(rows, often)}."
+    so_far = " so far" * bool(less)
     ties = [row["label"] for row in others if row["behind"] and row["behind"]["tie"]]
     if ties:
         return (
@@ -278,13 +284,26 @@ def _sure(rows: Sequence[Mapping[str, Any]], winner: Ranked | None) -> str:
             why = "did so too; not every seed did, so that there is no interval"
         else:
             why = "did so too; with one seed nothing is said of chance"
-        return f"{share}. The next, {others[0]['label']}, {why}."
+        return f"{share}. The next{so_far}, {others[0]['label']}, {why}."
     if not behind["ratio"]:
-        return f"{share}. The next, {others[0]['label']}, takes more (95 %, paired by seed)."
+        return f"{share}. The next{so_far}, {others[0]['label']}, takes more (95 %, paired by seed)."
     same = math.isclose(behind["low"], behind["high"], rel_tol=1e-9)  # every seed has the same ratio
     interval = "with each of" if same else f"95 %: {behind['low']:.3g} to {behind['high']:.3g},"
     more = f"takes {behind['centre']:.3g} times as much ({interval} {behind['seeds']} seeds)"
-    return f"{share}. The next, {others[0]['label']}, {more}."
+    return f"{share}. The next{so_far}, {others[0]['label']}, {more}."
+
+
+def _no_other(rows: Sequence[Mapping[str, Any]], often: Mapping[str, Any]) -> str:
+    """That no method but the first reached the target: of those that were tried as often, and are ranked."""
+    first = rows[0]
+    beside = [row for row in rows[1:] if row["reached"] and row["place"] is None]
+    kind = "other method with such a guarantee" if first["guarantee"] else f"other {'ranked ' * bool(beside)}method"
+    if not often["less"]:
+        return f"No {kind} reached it"
+    others = [name for name in often["as_often"] if name != first["name"]]
+    if not others:
+        return "No other method was tried as often"
+    return f"Of the {len(others) + 1} methods that were tried as often, no {kind} reached it"
 
 
 # --- what would change it ---------------------------------------------------------------------------------------------
@@ -315,9 +334,12 @@ def _targets(
 
 
 def _demands(
-    found: Sequence[Standing], kinds: Sequence[tuple[str | None, list[Standing]]], question: Mapping[str, Any]
+    found: Sequence[Standing],
+    kinds: Sequence[tuple[str | None, list[Standing]]],
+    question: Mapping[str, Any],
+    so_far: str,
 ) -> list[dict[str, Any]]:
-    """The best method under each demand on what others may see: of the answer's kind of guarantee, else of another."""
+    """The best method under each privacy requirement: of the answer's kind of guarantee, else of another."""
     known = [one for one in found if one.seen is not None and "sends nothing" not in (one.why or "")]
     seen = [one.seen for one in known if one.seen is not None]
     answers = []
@@ -332,13 +354,20 @@ def _demands(
                 first, guarantee = ranked[0], kind if whole or kind != kinds[0][0] else None
                 break
         words = f"{demand.words} ({guarantee})" if guarantee else demand.words
-        why = None if first else "nobody reaches the target" if met else "no method here"
+        why = None if first else f"none reaches the target{so_far}" if met else "no method here"
+        apart = [one.label for one in known if one.seen and demands.unverified(one.seen, demand, noise)]
         row: dict[str, Any] = dict.fromkeys(("winner", "label", "cost", "others_see"))
         if first is not None and (sees := first.standing.seen) is not None:
             one = first.standing
             row |= {"winner": one.name, "label": one.label, "cost": first.value, "others_see": sees.words}
-        answers.append({"others_may_see": words, **row, "why": why})
+        answers.append({"key": demand.key, "others_may_see": words, **row, "why": why, "unverified": apart})
     return answers
+
+
+def _unverified(found: Sequence[Standing], record: Record) -> list[str]:
+    """The methods that do not declare what follows from their messages, those too that did not enter therefore."""
+    excluded = [label(one.algorithm, one.privacy) for one in record.excluded if one.reason == UNVERIFIED]
+    return [*(one.label for one in found if one.seen is not None and not one.seen.verified), *excluded]
 
 
 def _tuning(record: Record) -> dict[str, Any]:

@@ -83,9 +83,14 @@ def reaches(value: float | None, target: float, goal: str) -> bool | None:
 
 
 def verdict(
-    lines: Sequence[Mapping[str, Any]], target: float, goal: str, metric: str, best: float | None
+    lines: Sequence[Mapping[str, Any]], target: float, goal: str, metric: str, best: float | None, even: bool = True
 ) -> dict[str, Any]:
-    """Whether a federation is needed, and whether anyone can reach the target; `best` is the methods' best value.
+    """Whether a federation is needed, and whether anyone can reach the target.
+
+    Parameters
+    ----------
+    best : the methods' best value.
+    even : whether all methods were tried as often.
 
     Returns
     -------
@@ -100,8 +105,8 @@ def verdict(
     sign = 1 if goal == "max" else -1
     if whole and whole["reaches"] is False and (best is None or sign * best <= sign * _level_of(whole)):
         value = f"{metric} {_level_of(whole):.4g}, and {target:g} was asked for"
-        words = f"Nobody can: even all columns in one place do not reach the target ({value})."
-        return {"kind": "nobody can", "words": words}
+        begin, kind = ("Nobody can: even", "nobody can") if even else ("Even", "unknown")
+        return {"kind": kind, "words": f"{begin} all columns in one place do not reach the target ({value})."}
     return {"kind": "needed" if alone else "unknown", "words": ""}
 
 

@@ -68,7 +68,7 @@ def draw_up(ranked: Sequence[Ranked], target: float, goal: str) -> dict[str, Any
     found: dict[str, Any] = {"latencies": [], "bandwidths": [], "cells": [], "you": None, "left_out": [], "words": []}
     able = [row.standing for row in ranked if row.spent and row.share == ranked[0].share]
     if not able:
-        return {**found, "why": "nobody reaches the target"}
+        return {**found, "why": "none of the methods here reaches the target"}
     values = able[0].runs[0].manifest["config"]["network"]
     if any(run.summary["timing"] == "measured" for one in able for run in one.runs):
         return {**found, "why": "times are those of real processes"}

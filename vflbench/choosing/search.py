@@ -63,7 +63,7 @@ class Search:
                     self._repeat()
                     self._choose()
                 elif (self.question.trials or 0) > (each := self.record.trials_each):
-                    self._note(f"settings stay, as a final has begun: every method had {each} trials")
+                    self._note(f"settings stay, as a final has begun: methods are compared on {each} trials each")
                 cut = any(note.startswith(CUT) for note in self.record.notes)
                 self.record.status = "finals" if self.question.finals else "out of budget" if cut else "complete"
                 if self.question.finals:
@@ -202,9 +202,9 @@ class Search:
             late = [method.name for method in self.record.methods if not method.trials and method.out is None]
             self._note(f"{CUT} ended before every method was tried once" + (f": not {', '.join(late)}" if late else ""))
         elif begun > each:
-            self._note(f"{CUT} ended within trial {each + 1}: it counts for nobody, every method has {each}")
+            self._note(f"{CUT} ended during trial {each + 1}, so it was discarded: methods are compared on {each} each")
         if asked is not None and each < asked and self._over(self.share):
-            self._note(f"{CUT} was too small for {asked} trials: every method had {each}")
+            self._note(f"{CUT} was too small for {asked} trials: methods are compared on {each} each")
 
     def _tuned(self, level: int) -> list[Method]:
         """The methods that have a trial at a level, cheapest first."""

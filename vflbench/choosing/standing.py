@@ -94,7 +94,7 @@ def read(folder: Path, record: Record) -> list[Standing]:
     found = []
     for method in record.methods:
         runs, lost = [], list[str]()
-        for name in method.finals if finals else _tuned(method, record.question["goal"]):
+        for name in method.finals if finals else _tuned(method, record):
             try:
                 runs.append(_checked(folder / name))
             except VflbenchError as error:
@@ -112,12 +112,12 @@ def read(folder: Path, record: Record) -> list[Standing]:
     return found
 
 
-def _tuned(method: Method, goal: str) -> list[str]:
-    """The run of a method's best trial; of one that came to no choice, its best by the metric."""
+def _tuned(method: Method, record: Record) -> list[str]:
+    """The run of a method's best trial; of one that came to no choice, its best by the metric, of complete levels."""
     if method.best is not None:
         return [trial.folder for trial in method.trials if trial.number == method.best]
-    scored = [trial for trial in method.trials if trial.metric is not None]
-    sign = 1 if goal == "max" else -1
+    levels, sign = max(record.trials_each, 1), 1 if record.question["goal"] == "max" else -1
+    scored = [trial for trial in method.trials if trial.metric is not None and trial.number < levels]
     best = max(scored, key=lambda trial: (trial.reached, sign * (trial.metric or 0.0)), default=None)
     return [best.folder] if best else []
 
@@ -150,23 +150,14 @@ def _why_not(one: Standing, question: Mapping[str, Any]) -> str | None:
         return "it has no validation rows: its target would be judged by test rows"
     if question["cost"] == "seconds" and not all(map(running_time.shown, one.runs)):
         return "its running time is a prediction that real processes did not confirm"
-    if (wanted := demand(question)) is not None and (unmet := demands.unmet(one.seen, wanted, noise(question))):
+    wanted = demands.wanted(question.get("demand"))
+    if wanted is not None and (unmet := demands.unmet(one.seen, wanted, noise(question))):
         return unmet
     if (limit := question.get("epsilon")) is not None:
         if one.seen.epsilon is None:
             return "it has no epsilon"
         if one.seen.epsilon > limit * (1 + 1e-9):
             return f"its epsilon, {one.seen.epsilon:.4g}, is above {limit:g}"
-    return None
-
-
-def demand(question: Mapping[str, Any]) -> demands.Demand | None:
-    """What others may see at most, by its key or its words; None: anything."""
-    hidden = tuple[str, ...]()
-    for key, words, more in demands.LADDER:
-        hidden += more
-        if question.get("demand") in (key, words):
-            return demands.Demand(key, words, hidden)
     return None
 
 

@@ -12,6 +12,14 @@ from vflbench.choosing.words import PAGE, scored, spent_words, unfinished
 from vflbench.results.texts import human_bytes, in_line
 
 MOST = 25
+BEST = {
+    "anything": "Best whatever others may see",
+    "columns": "Best without sharing raw columns",
+    "labels": "Best without sharing raw columns or labels",
+    "forms": "Best without sharing columns in any form, or labels",
+    "rows": "Best sharing only models and sums",
+    "noise": "Best with noise on all that is shared in training",
+}
 
 
 def show(found: Mapping[str, Any], folder: Path, console: Console | None = None) -> None:
@@ -32,10 +40,12 @@ def lines(found: Mapping[str, Any], folder: Path) -> list[tuple[str, str]]:
     row = next((row for row in found["methods"] if row["name"] == found["winner"]), None)
     if row is not None:
         said += [("", ""), (row["command"], "")]
-        said += [(text, "") for text in (found["sure"], found["shipping"]) if text]
+        said += [(text, "") for text in (found["sure"], found["tried"]["words"], found["shipping"]) if text]
         said.append((_about(row, found), ""))
     elif found["closest"]:
         said += [("", ""), (found["closest"]["command"], "")]
+    if row is None and found["tried"]["words"]:
+        said.append((found["tried"]["words"], ""))
     said += [("", ""), *((text, "") for text in _others(found))]
     said += [(text, "") for text in changes(found)]
     tuning = found["tuning"]
@@ -47,8 +57,7 @@ def lines(found: Mapping[str, Any], folder: Path) -> list[tuple[str, str]]:
     left = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     if left:
         said.append((f"Left out: {left}; the page says why.", "dim"))
-    said.append((f"Page: {_shown(folder / PAGE)}", ""))
-    return said[:MOST]
+    return [*said[: MOST - 1], (f"Page: {_shown(folder / PAGE)}", "")]
 
 
 def _about(row: Mapping[str, Any], found: Mapping[str, Any]) -> str:
@@ -91,7 +100,7 @@ def changes(found: Mapping[str, Any], most: int = 4) -> list[str]:
         fastest = "; ".join(one["words"] for one in network["words"][:most])
         said.append(f"On another network the fastest is: {fastest}")
     elif network["cells"] and network["you"] and not left_out:
-        said.append("No other latency or bandwidth on the map makes another method the fastest.")
+        said.append("At no other latency or bandwidth on the map another of its methods is the fastest.")
     if left_out:
         named = ", ".join(by_name[name] for name in left_out)
         said.append(f"Known on your network only: {named}; the page says why.")
@@ -104,13 +113,16 @@ def changes(found: Mapping[str, Any], most: int = 4) -> list[str]:
         part = f"{one['reached']} of {one['of']} seeds"
         said.append(f"With another guarantee, not compared: {one['label']}, {part} ({one['guarantee']})")
     said += _by_demand(found["demands"], found["winner"], most)
+    if found["unverified"]:
+        named = ", ".join(found["unverified"])
+        said.append(f"Unverified, so under no privacy requirement: {named} (see the page).")
     return said
 
 
 def _by_demand(answers: Sequence[Mapping[str, Any]], winner: str | None, most: int) -> list[str]:
+    """A line for each privacy requirement under which another method is the best."""
     others = [one for one in answers if one["winner"] != winner and "covers the" not in one["others_may_see"]]
-    winners = "; ".join(f"{one['others_may_see']}: {one['label'] or one['why']}" for one in others[:most])
-    return [f"If others may see {winners}"] if winners else []
+    return [f"{BEST[one['key'].partition('-')[0]]}: {one['label'] or one['why']}" for one in others[:most]]
 
 
 def _shown(path: Path) -> str:

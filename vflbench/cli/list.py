@@ -4,10 +4,9 @@ import shutil
 import textwrap
 from argparse import ArgumentParser
 
-from vflbench import registry
+from vflbench import exposure, registry
 from vflbench.cli.words import say
 from vflbench.results.sweep import align
-from vflbench.results.texts import shown_to
 from vflbench.types import DIVISORS, ConfigError, RunConfig, VflbenchError
 
 
@@ -28,7 +27,9 @@ def command(args: list[str]) -> int:
             if info.exact
             else " ".join(("none", *codecs)) + " (feedback)" * bool(info.remembered)
         )
-        fits["discloses"] = shown_to(registry.discloses(name, {"protection": "none"}))
+        fits["discloses"] = exposure.in_words(exposure.disclosed(name, {"protection": "none"}))
+        if exposure.unverified(name):
+            fits["discloses"] += f" ({exposure.UNVERIFIED})"
         if len(info.protections) > 1:
             fits["protection"] = " ".join(registry.options("protection", info, info.protections))
         if info.own_rows:

@@ -90,7 +90,9 @@ def _composed(typed: list[str], config_dir: str | None) -> Iterator[dict[str, An
             refuse(problems)
             assert run is not None
             refuse([one for one in config.check(run, whole=False) if one.key in JUDGED])
-            keys = {**vars(run.algorithm), "protection": run.protection.name}
+            keys = exposure.keys_of(run)
+            if not any(word.startswith("dataset") for word in others):
+                del keys["convex"]  # nobody chose these data
             privacy, model = vars(run.privacy), vars(run.model) if run.model else None
             found = exposure.table(run.algorithm.name, keys, privacy, run.codec.name, model)
             yield found | {"config_hash": config_hash(values)}

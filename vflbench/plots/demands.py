@@ -1,20 +1,21 @@
-"""What others may see: the demands that the report asks for first, and the best setting under each.
+"""Privacy requirements: what others may see at most. The report asks for them first; here are the best settings.
 
-A demand hides some of what methods disclose, and all that the weaker ones hide. What is sent with noise is hidden, too,
-up to an epsilon. Epsilons of another unit, neighbouring relation or coverage are a demand of their own.
+A requirement hides some of what methods disclose, and all that the weaker ones hide. What is worked out exactly from
+messages is disclosed, too. What has noise is hidden up to an epsilon. Epsilons of another unit, neighbouring relation
+or coverage are a requirement of their own. An unverified method meets none.
 `report_page/demands.js` answers it for the reader's own axis, target and limits.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vflbench import exposure, registry
 from vflbench.plots import style
 from vflbench.results.selection import Setting
-from vflbench.results.texts import guarantee, human_bytes, label_epsilon, shown_to
-from vflbench.types import SHOWN
+from vflbench.results.texts import guarantee, human_bytes, label_epsilon
+from vflbench.types import SHOWN, TRAINING_METRIC, VflbenchError
 
 NOISE = 10.0  # noise counts up to this epsilon: "reasonable", Ponomareva et al. 2023, arXiv 2303.00654
 HEADS = ("others may see", "best method", "sent to target", "selected", "epsilon", "others see")
@@ -25,15 +26,14 @@ LADDER: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("labels", "no raw columns, no labels", ("labels",)),
     ("forms", "no columns in any form, no labels", ("binned", "projection")),
     ("rows", "only models and sums", ("embedding", "gradient", "prediction", "split bitmaps", "edges")),
-    ("noise", "nothing without noise", ("model", "sums")),
+    ("noise", "in training nothing without noise", ("model", "sums")),
 )
 COLUMNS = {"raw": "raw columns", "binned": "binned columns", "projection": "projected columns"}  # in a sentence
-POOLED = {"raw", "labels"}  # what a method shows that has all data in one place
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a setting's runs show others."""
+    """What a method, with its keys and a mechanism, shows others, or lets them work out exactly."""
 
     clear: tuple[str, ...] | None  #: without noise, of `types.SHOWN`; None: not known
     noised: tuple[str, ...]  #: with noise of `epsilon`
@@ -41,6 +41,9 @@ class Seen:
     guarantee: str | None  #: unit, neighbouring relation and coverage of a finite epsilon
     to_whom: str | None  #: in words; None: not known
     label_epsilon: float | None = None  #: of labels, where they have one of their own
+    inferred: tuple[str, ...] = ()  #: of `clear` and `noised`, what no message carries
+    served: tuple[str, ...] = ()  #: of `noised`, what is sent without noise about rows that are predicted
+    verified: bool = True  #: whether the method declares what follows from its messages
 
     def epsilon_of(self, what: str) -> float | None:
         """The epsilon behind the noise of what is sent, one of `noised`."""
@@ -51,13 +54,19 @@ class Seen:
         """What it shows."""
         if self.clear is None:
             return "not known"
-        clear, noised = ([COLUMNS.get(what, what) for what in whats] for whats in (self.clear, self.noised))
-        return ", ".join([*clear, *(f"{what} with noise" for what in noised)]) or "nothing"
+        said = ", ".join(map(self._in_words, (*self.clear, *self.noised))) or "nothing"
+        return said if self.verified else f"{said} (unverified)"
+
+    def _in_words(self, what: str) -> str:
+        noised = " with noise" * (what in self.noised)
+        notes = {"inferred": what in self.inferred, "predicted rows without": what in self.served}
+        more = ", ".join(note for note, true in notes.items() if true)
+        return f"{COLUMNS.get(what, what)}{noised}{f' ({more})' * bool(more)}"
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What others may see at most."""
+    """A privacy requirement: what others may see at most."""
 
     key: str
     words: str
@@ -72,48 +81,72 @@ def seen(setting: Setting) -> Seen:
     finite = not {None, math.inf} & set(epsilons)
     epsilon, about = (float(max(epsilons)), guarantee(privacy)) if finite else (None, None)
     if setting.algorithm not in registry.algorithms():
-        return Seen(None, (), epsilon, about, None)
+        return Seen(None, (), epsilon, about, None, verified=False)
     keys = {key.removeprefix("algorithm."): value for key, value in setting.config.items()}
-    keys["protection"] = setting.config.get("protection.name", "none")
+    keys |= {"protection": setting.config.get("protection.name", "none"), "convex": setting.metric == TRAINING_METRIC}
     private = {
         key.removeprefix("privacy."): value for key, value in setting.config.items() if key.startswith("privacy.")
     }
     private["name"] = privacy["mechanism"]
-    clear, hidden, to_whom = shown(setting.algorithm, keys, private if about else None)
     labels = label_epsilon(run.summary["privacy"] for run in setting.runs)
-    return Seen(clear, hidden, epsilon, about, to_whom, labels)
+    return of_method(setting.algorithm, keys, private if about else None, epsilon, about, labels)
 
 
-def noised(algorithm: str, keys: Mapping[str, Any], private: Mapping[str, Any]) -> set[str]:
-    """What is sent with a mechanism's noise alone, of `types.SHOWN`; `private` has the mechanism's keys."""
-    entries = exposure.table(algorithm, keys, private)["entries"]
-    sent = [one for one in entries if one["how"] == "sent" and one["phase"] != "evaluation" and one["kind"] in SHOWN]
-    clear, covered = (
-        {SHOWN[one["kind"]] for one in sent if bool(one["covered_by"]) == noisy} for noisy in (False, True)
-    )
-    return covered - clear
-
-
-def shown(
-    algorithm: str, keys: Mapping[str, Any], private: Mapping[str, Any] | None
-) -> tuple[tuple[str, ...], tuple[str, ...], str]:
-    """What a method shows others without noise and with it, of `types.SHOWN`, and to whom, in words.
+def of_method(
+    algorithm: str,
+    keys: Mapping[str, Any],
+    private: Mapping[str, Any] | None = None,
+    epsilon: float | None = None,
+    about: str | None = None,
+    labels: float | None = None,
+) -> Seen:
+    """What a method shows others, by `exposure.disclosed`: every requirement is judged by this.
 
     Parameters
     ----------
-    keys, private : those of the algorithm and of the mechanism, with their values; None: no noise counts.
+    keys, private : as in `exposure.keys_of`, and of the mechanism, with their values; None: no noise counts. Keys of
+        the algorithm that are not there have their defaults.
+    epsilon, about, labels : `epsilon`, `guarantee` and `label_epsilon` of the result.
     """
-    triples = registry.discloses(algorithm, keys)
-    assumes = registry.algorithms()[algorithm].assumes
-    whats = {what for _, _, what in triples} | (POOLED if "pooled" in assumes else set())
-    hidden = noised(algorithm, keys, private) if private is not None else set[str]()
-    every = [what for what in dict.fromkeys(SHOWN.values()) if what in whats - {SHOWN["ciphertext"]}]
-    clear, covered = (tuple(what for what in every if (what in hidden) == noisy) for noisy in (False, True))
-    return clear, covered, shown_to(triples)
+    default = vars(registry.option_config("algorithm", algorithm, whole=False)())
+    found = exposure.disclosed(algorithm, {**default, **keys}, private)
+    training = [one for one in found if one.how != "served"]
+    noised = {one.what for one in training if one.noised} - {one.what for one in training if not one.noised}
+    in_clear = {one.what for one in found if not one.noised}
+    carried = {one.what for one in found if one.how != "implied"}
+    whats = [what for what in dict.fromkeys(SHOWN.values()) if what in noised | in_clear and what != "ciphertext"]
+    return Seen(
+        tuple(what for what in whats if what not in noised),
+        tuple(what for what in whats if what in noised),
+        epsilon,
+        about,
+        exposure.in_words(found),
+        labels,
+        inferred=tuple(what for what in whats if what not in carried),
+        served=tuple(what for what in whats if what in noised & in_clear),
+        verified=not exposure.unverified(algorithm),
+    )
+
+
+def wanted(text: str | None) -> Demand | None:
+    """The requirement of that key, or in these words; None: others may see anything.
+
+    Raises
+    ------
+    VflbenchError : there is no such requirement.
+    """
+    hidden = tuple[str, ...]()
+    for key, words, more in LADDER if text is not None else ():
+        hidden += more
+        if text in (key, words):
+            return Demand(key, words, hidden)
+    if text is None:
+        return None
+    raise VflbenchError(f"there is no privacy requirement {text!r}; there are: {', '.join(key for key, *_ in LADDER)}")
 
 
 def of(found: Sequence[Seen]) -> list[Demand]:
-    """The demands that matter for these settings, weakest first: each hides more of what they show."""
+    """The requirements that matter for these settings, weakest first: each hides more of what they show."""
     every = {what for one in found for what in (*(one.clear or ()), *one.noised)}
     kinds = dict.fromkeys(one.guarantee for one in found if one.noised and not one.clear)
     hidden = tuple[str, ...]()
@@ -129,11 +162,13 @@ def of(found: Sequence[Seen]) -> list[Demand]:
 
 
 def unmet(one: Seen, demand: Demand, noise: float = NOISE) -> str | None:
-    """Why a setting does not meet a demand, where noise counts up to that epsilon; None where it does."""
+    """Why a setting does not meet a requirement, where noise counts up to that epsilon; None where it does."""
     if not demand.hides:
         return None
     if one.clear is None:
         return "what it shows is not known"
+    if not one.verified:
+        return exposure.UNVERIFIED
     shown = [what for what in one.clear if what in demand.hides]
     weak = [(what, one.epsilon_of(what)) for what in one.noised if what in demand.hides]
     shown += [f"{what} at epsilon {own:.4g}" for what, own in weak if own is not None and own > noise]
@@ -144,16 +179,28 @@ def unmet(one: Seen, demand: Demand, noise: float = NOISE) -> str | None:
     return None
 
 
+def unverified(one: Seen, demand: Demand, noise: float = NOISE) -> bool:
+    """Whether a setting would meet a requirement if it were verified."""
+    return bool(demand.hides) and not one.verified and unmet(replace(one, verified=True), demand, noise) is None
+
+
 def caveat(settings: Sequence[Setting]) -> str:
-    """That epsilons are of several kinds, where they are."""
+    """That epsilons are of several kinds, and which methods are unverified, where that is so."""
     kinds: dict[str, list[str]] = {}
+    unknown: dict[str, None] = {}
     for setting in settings:
-        if (kind := seen(setting).guarantee) is not None:
-            kinds.setdefault(kind, []).append(style.look(setting.algorithm).label)
-    if len(kinds) < 2:
-        return ""
-    named = "; ".join(f"{', '.join(dict.fromkeys(names))}: {kind}" for kind, names in kinds.items())
-    return f"Epsilons are of {len(kinds)} kinds, which are not compared ({named})"
+        one, label = seen(setting), style.look(setting.algorithm).label
+        if one.guarantee is not None:
+            kinds.setdefault(one.guarantee, []).append(label)
+        if not one.verified:
+            unknown[label] = None
+    said = []
+    if len(kinds) > 1:
+        named = "; ".join(f"{', '.join(dict.fromkeys(names))}: {kind}" for kind, names in kinds.items())
+        said.append(f"Epsilons are of {len(kinds)} kinds, which are not compared ({named})")
+    if unknown:
+        said.append(f"Unverified, so no privacy requirement is met: {', '.join(unknown)}")
+    return ". ".join(said)
 
 
 def cells(
@@ -162,7 +209,7 @@ def cells(
     score: Callable[[float | None, float | None, str], str],
     noise: float = NOISE,
 ) -> list[list[str]]:
-    """The answer to each demand as texts, for `HEADS`.
+    """The answer to each requirement as texts, for `HEADS`.
 
     Parameters
     ----------

@@ -13,6 +13,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
+from vflbench import exposure
 from vflbench.plots import bounds, demands, learnt, life, running_time, style
 from vflbench.plots.provenance import provenance
 from vflbench.results import experiment, pricing, selection, texts
@@ -338,7 +339,7 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
     most = max(FEWEST_POINTS, min(MOST_POINTS, ALL_POINTS // runs))
     panels = [_panel(report, panel, most) for panel in report.panels]
     data: dict[str, Any] = {"panels": [_data(report, panel, most) for panel in report.panels], "networks": networks}
-    data |= {"ladder": [key for key, *_ in demands.LADDER], "noise": report.noise}
+    data |= {"ladder": [key for key, *_ in demands.LADDER], "noise": report.noise, "unverified": exposure.UNVERIFIED}
     data["charged"] = {"without": sorted(report.charged.without), "predictions": report.charged.predictions}
     algorithms = dict.fromkeys(style.look(setting.algorithm).label for setting in settings)
     datasets = dict.fromkeys(p.title.rpartition(",")[0] for p in report.panels)
@@ -438,7 +439,7 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
             | {"unproven": not running_time.shown(setting.runs[0])}
             | {"accounting": setting.runs[0].summary["accounting"], "again": selection.rerun(setting, network=False)}
             | {"clear": shows.clear, "noised": shows.noised, "guarantee": shows.guarantee, "shows": shows.words}
-            | {"epsilon": shows.epsilon, "label_epsilon": shows.label_epsilon}
+            | {"epsilon": shows.epsilon, "label_epsilon": shows.label_epsilon, "verified": shows.verified}
             | {key: known[key] for key in ("epsilon_words", "selected", "selected_sd", "final", "final_sd", "averaged")}
         )
         entries += [

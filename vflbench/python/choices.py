@@ -64,6 +64,7 @@ class Answer:
         """The answer, the command and the methods, for a notebook."""
         shown = ["name", "place", "reached", "of", "validation", "test", "bytes", "seconds", "epsilon", "others_see"]
         texts = [self.answer["data"]["alarm"], self.answer["sentence"], self.command, self.answer["sure"]]
+        texts.append(self.answer["tried"]["words"])
         lines = [f"<p>{html.escape(str(line))}</p>" for line in texts if line]
         return "".join([*lines, self.table.reindex(columns=shown).to_html(index=False)])
 

@@ -101,15 +101,6 @@ def as_text(value: Any) -> str:
     return f"{value:.12g}" if number else str(value)
 
 
-def shown_to(discloses: Iterable[Sequence[str]]) -> str:
-    """What an algorithm shows to whom, (from, to, what), in words."""
-    whats: dict[tuple[str, str], list[str]] = {}
-    for sender, receiver, what in discloses:
-        whats.setdefault((sender, receiver), []).append(what)
-    found = "; ".join(f"{sender} to {receiver}: {', '.join(whats[sender, receiver])}" for sender, receiver in whats)
-    return found or "nothing"
-
-
 def result_line(summary: Mapping[str, Any]) -> str:
     """The run in one line: metric, bytes, time, where the data came from."""
     from vflbench.results.folder import splits

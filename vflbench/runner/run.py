@@ -17,7 +17,7 @@ import torch
 from vflbench import compiler, registry
 from vflbench.attacks import transcript
 from vflbench.data.tabular.inspection import in_words
-from vflbench.exposure import exposure
+from vflbench.exposure import disclosures, exposure, keys_of
 from vflbench.federation.accounting import Payload
 from vflbench.federation.codec import Encoder
 from vflbench.federation.engine import Engine
@@ -342,8 +342,9 @@ def _write(
     spent = mechanisms.by_organisation(engine.order)
     if shares := mechanisms.clipped(spent):
         log.info("rows that were clipped (computed without noise, so not private; no result has it): %s", shares)
-    exposes, keys = federation.module.EXPOSES, {**vars(config.algorithm), "protection": config.protection.name}
-    discloses = [list(shown) for shown in registry.shown(exposes, federation.info, keys)]
+    exposes, keys = federation.module.EXPOSES, keys_of(config)
+    shown = disclosures(federation.info, exposes, keys, vars(config.privacy))
+    discloses = [[one.source, one.observer, one.words] for one in shown]
     model = vars(config.model) if config.model else None
     learnt = exposure(federation.info, exposes, keys, vars(config.privacy), config.codec.name, model)
     extra: dict[str, Any] = {"codec": config.codec.name, "discloses": discloses, "exposure": learnt}

@@ -71,18 +71,18 @@ ALGORITHM = AlgorithmInfo(
 EXPOSES = (
     Sent(
         "smoothness", "server", "client", "embeddings", "client",
-        when=("lr", None), times=LANCZOS_STEPS + 1, note="of a convex problem",
+        when=("lr", None), times=LANCZOS_STEPS + 1, convex=True, note="of a convex problem",
     ),
     Sent(
         "smoothness", "client", "server", "embeddings", "client",
-        when=("lr", None), times=LANCZOS_STEPS, note="of a convex problem",
+        when=("lr", None), times=LANCZOS_STEPS, convex=True, note="of a convex problem",
     ),
     exposes.UPLINK,
     *exposes.DOWNLINK,
     Implied(
         "server", "client", "features", ("smoothness",), "gram_recovery",
         "X X' of a client with at most 8 columns: its rows but for a rotation",
-        exact=True, times="once", when=("lr", None),
+        exact=True, times="once", when=("lr", None), convex=True,
     ),
     exposes.STEPS,
     exposes.OPTIMUM,

@@ -11,6 +11,7 @@ const epsilonOf = (line, what) => (what === "labels" ? line.label_epsilon : null
 function unmet(line, wanted, noise = state.noise) {
   if (!wanted.hides.length) return null;
   if (line.clear === null) return "what it shows is not known";
+  if (!line.verified) return DATA.unverified;
   const hidden = (what) => wanted.hides.includes(what), weak = line.noised.filter((what) => epsilonOf(line, what) > noise);
   const shown = [...line.clear.filter(hidden), ...weak.filter(hidden).map((what) => `${what} at epsilon ${digits(epsilonOf(line, what), 4)}`)];
   if (shown.length) return `it shows ${shown.join(", ")}`;
