@@ -78,7 +78,7 @@ def test_frames_are_the_samples_of_the_same_files(names: tuple[str, str], how: d
     ):
         np.testing.assert_array_equal(own, other)
     assert ours.source.alignment == theirs.source.alignment
-    own = {"file": "", "not_in_all_at": ""}  # row 0 is line 2
+    own = {"file": "", "not_in_all_at": "", "written": None}  # row 0 is line 2
     assert [{**about, **own} for about in data.about] == [{**about, **own} for about in theirs.source.tables]
     assert data.summary[0].startswith(f"{names[0]}: ") and "one 0/1 column for each value" in data.summary[0]
     for name, frame in read.items():
