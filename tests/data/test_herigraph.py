@@ -91,7 +91,7 @@ def test_each_client_has_its_graph_and_its_image_block(city):
     assert [edges.shape[1] for edges in task.edges] == [2 * 39, 2 * 38, 2 * 39]  # path, steps of two, star
     assert task.all_edges.shape[1] == 2 * (39 + 38 + 37)  # the star shares two edges with the others
     np.testing.assert_array_equal(task.joined().features, np.concatenate(task.features, axis=1))
-    assert task.source.kind == "real"
+    assert task.source.kind == "partial" and "of 3,137 posts" in task.source.lacks
 
 
 def test_labels_are_the_strongest_attribute_and_only_labelled_posts_are_split(city):

@@ -45,7 +45,12 @@ def test_reads_the_npz_format(made_reddit):
     assert task.all_edges.shape[1] == 2 * len(
         {(min(p), max(p)) for p in zip(a.tolist(), b.tolist(), strict=True) if p[0] != p[1]}
     )
-    assert task.source.kind == "real" and task.classes == 41 and len(task.source.files) == 2
+    assert (
+        task.source.kind == "partial"
+        and "of 232,965 posts" in task.source.lacks
+        and task.classes == 41
+        and len(task.source.files) == 2
+    )
 
 
 def test_public_split_is_by_node_type(made_reddit):

@@ -86,7 +86,7 @@ def test_members_of_an_archive_come_from_one_download(server, tmp_path):
     url = f"{server}/archive.zip"
     files = (RawFile("toy/a.npz", url, SHA, "inner/a.npz"), RawFile("toy/b.npz", url, None, "inner/b.npz"))
     found = sources.locate(FileSet("toy", "toy", (Part("files", (files,)),)), tmp_path)
-    assert left(tmp_path) == ["a.npz", "b.npz"] and found.read(files[1]) == b"other"
+    assert left(tmp_path) == ["a.npz", "b.npz", "downloads.lock.json"] and found.read(files[1]) == b"other"
     with pytest.raises(Unreachable, match="no item named 'inner/c'"):
         sources.download(url, [RawFile("toy/c", url, None, "inner/c")], tmp_path)
 
@@ -177,7 +177,8 @@ def test_status_says_what_is_there(planetoid):
         {"modelnet10", "modelnet40", "cifar10", "mnist"},
     )
     assert set(rows) == graphs | tables | columns | images
-    assert rows["citeseer"].found == "real" and rows["citeseer"].missing == ()
+    assert rows["citeseer"].found == "partial" and rows["citeseer"].missing == ()  # made files have other checksums
+    assert "ind.citeseer.x, ind.citeseer.y, ind.citeseer.tx and 5 more: not as published" in rows["citeseer"].lacks
     assert (
         rows["citeseer"].folder == "planetoid/CiteSeer/raw"
         and rows["citeseer"].present[0] == "planetoid/CiteSeer/raw/ind.citeseer.x"
@@ -197,7 +198,8 @@ def test_status_names_the_variants_that_are_there(tmp_path, capsys):
         for name in names:
             (tmp_path / folder / name).touch()
     rows = {row.option: row for row in sources.status(tmp_path)}
-    assert rows["movielens"].found == "real" and rows["movielens"].variants == ("1m_sample", "100k")
+    assert rows["movielens"].found == "partial" and rows["movielens"].variants == ("1m_sample", "100k")
+    assert "0 of 1,000,209 ratings" in rows["movielens"].lacks
     assert rows["mimic3"].found == "missing" and rows["mimic3"].variants == ()
     for name in ("ADMISSIONS", "ICUSTAYS", "DIAGNOSES_ICD", "D_ICD_DIAGNOSES", "CHARTEVENTS", "LABEVENTS"):
         (tmp_path / "mimic3_demo" / f"{name}.csv").touch()

@@ -159,6 +159,11 @@ def test_no_claim_is_judged_on_made_up_data_or_two_rounds():
     assert judge(claim, TABLE, [], "two rounds") == claims.Judged(claim, "not testable", "two rounds")
     judged = judge(claim, made_up, [])
     assert judged.verdict == "not testable" and "synthetic" in judged.why
+    partial = [{**row, "data_source": "partial"} if row["a"] == "y" else row for row in TABLE]
+    assert judge(claim, partial, []).verdict == "not testable"
+    some = [{**row, "data_lacks": "1 of 2 rows" if row["data_source"] == "partial" else math.nan} for row in partial]
+    judged = judge(claim, some, [])
+    assert judged.verdict == "holds" and judged.why.endswith("on part of the real data: 1 of 2 rows")
     assert judge(dataclasses.replace(claim, made_up=True), made_up, []).verdict == "holds"
     assert (
         judge(dataclasses.replace(claim, check="value", of=[], where={"a": "x"}, at_least=0.0), made_up, []).verdict

@@ -64,6 +64,9 @@ def test_pictures_are_deterministic_and_drawn_before_the_summary_is_there(make_r
             {"source": DataSource("synthetic")}, "SYNTHETIC DATA, nothing of it is real", marks=pytest.mark.slow
         ),
         pytest.param({"source": DataSource("partial")}, "PARTLY SYNTHETIC DATA", marks=pytest.mark.slow),
+        pytest.param(
+            {"source": DataSource("partial", lacks="1 of 2 rows")}, "PARTIAL DATA, 1 of 2 rows", marks=pytest.mark.slow
+        ),
         pytest.param({"status": "diverged"}, "status: diverged", marks=pytest.mark.slow),
         (
             {"source": DataSource("synthetic"), "status": "target_reached"},

@@ -187,11 +187,13 @@ def test_text_of_a_run_cannot_become_markup(tmp_path: Path) -> None:
 def test_data_that_are_not_real_are_said_so_loudly(tmp_path: Path) -> None:
     write_run(tmp_path / "a", source=DataSource("synthetic"))
     write_run(tmp_path / "b", source=DataSource("partial"), seed=1)
+    write_run(tmp_path / "c", source=DataSource("partial", lacks="1 of 2 rows"), seed=2)
     found = report.read([tmp_path], KNOWN)
-    assert len(found.panels) == 2
+    assert len(found.panels) == 3
     html, markdown = report.to_html(found, NETWORKS), report.to_markdown(found)
     for text in (html, markdown):
         assert "SYNTHETIC DATA: Cora is made up here" in text and "PARTLY SYNTHETIC DATA" in text
+        assert "PARTIAL DATA: Cora is real here, but not all of it: 1 of 2 rows." in text
 
 
 def test_runs_with_other_metrics_have_panels_of_their_own(tmp_path: Path) -> None:

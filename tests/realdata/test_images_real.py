@@ -68,7 +68,7 @@ def test_cifar10s_sample(root):
     task = cifar10.load(cifar10.Config(variant="sample1000"), "aligned", 4, 0, root)
     assert len(task.labels) + len(task.truth("val")) == 800 and len(task.truth("test")) == 200
     assert np.bincount(task.truth("test")).tolist() == [20] * 10 and np.bincount(task.labels).tolist() == [72] * 10
-    assert (task.source.kind, task.source.variant) == ("real", "sample1000")
+    assert (task.source.kind, task.source.variant) == ("partial", "sample1000")
     # Skies and seas: airplanes and ships are bluest above.
     blue = task.features[0][:, 2].mean(axis=(1, 2)) - task.features[0][:, 0].mean(axis=(1, 2))
     assert blue[np.isin(task.labels, (0, 8))].mean() > blue[np.isin(task.labels, (4, 6))].mean()

@@ -106,7 +106,7 @@ def test_criteo(root, monkeypatch):
         root / "criteo_sample/train.txt", sep="\t", header=None, dtype=dict.fromkeys(range(14, 40), str)
     )
     task = criteo.load(criteo.Config(variant="sample"), "aligned", 2, 0, root)
-    assert (task.source.kind, task.source.variant) == ("real", "sample") and "not the benchmark" in task.source.note
+    assert (task.source.kind, task.source.variant) == ("partial", "sample") and "not the benchmark" in task.source.note
     assert [block.shape[1] for block in task.features] == [13 + 128, 128]
     splits = split_rows(8000, 0.1, 0.3, 0)
     order = np.concatenate([splits[split] for split in ("train", "val", "test")])

@@ -52,6 +52,12 @@ def summary(**changes):
     return folder.summarise(**arguments | changes)
 
 
+def test_what_partial_data_lack_is_in_the_summary():
+    found = summary(source=DataSource("partial", "1m", lacks="1 of 2 ratings"))
+    assert (found["data_source"], found["data_lacks"]) == ("partial", "1 of 2 ratings")
+    assert folder.validate_summary(found) == [] and "data_lacks" not in summary()
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 
 

@@ -199,14 +199,11 @@ def _once(rows: Sequence[Mapping[str, Any]], record: Record, target: float) -> l
 
 
 def _data(question: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, Any]:
-    """The data, and a warning where they are made up."""
+    """The data, and a warning where they are made up, or not all there."""
     s = runs[0].summary if runs else {}
     source = s.get("data_source")
     name = style.dataset_label(question["dataset"], s.get("data_variant"))  # the option, as it was typed
-    alarm = {
-        "synthetic": f"SYNTHETIC DATA: {name} is made up here. This answer says nothing about real data.",
-        "partial": f"PARTLY SYNTHETIC DATA: parts of {name} are made up.",
-    }.get(str(source))
+    alarm = texts.data_warning(s, name, "This answer says nothing about real data.")
     metric = s["metric"]["name"] if s else question["metric"]
     return {"name": name, "source": source, "alarm": alarm, "metric": metric, "judged_on": splits(metric)[0]}
 
@@ -298,11 +295,12 @@ def _no_other(rows: Sequence[Mapping[str, Any]], often: Mapping[str, Any]) -> st
     first = rows[0]
     beside = [row for row in rows[1:] if row["reached"] and row["place"] is None]
     kind = "other method with such a guarantee" if first["guarantee"] else f"other {'ranked ' * bool(beside)}method"
-    others = {*often["as_often"]} - {first["name"]}
+    if not often["less"]:
+        return f"No {kind} reached it"
+    others = [name for name in often["as_often"] if name != first["name"]]
     if not others:
-        return f"No other method was tried{' as often' * bool(often['less'])}"
-    said = f"{kind} reached it{' before its trials were ended' * bool(others & {*often['ended']})}"
-    return f"Of the {len(others) + 1} methods that were tried as often, no {said}" if often["less"] else f"No {said}"
+        return "No other method was tried as often"
+    return f"Of the {len(others) + 1} methods that were tried as often, no {kind} reached it"
 
 
 # --- what would change it ---------------------------------------------------------------------------------------------

@@ -28,17 +28,17 @@ def command(args: list[str]) -> int:
             )
             variants = f"variant{'s' if row.variants[1:] else ''} {', '.join(row.variants)}" if row.variants else ""
             made_up = f"made up: {', '.join(row.made_up)}" if row.made_up else ""
-            rows.append([row.option, row.found, row.folder, "; ".join(filter(None, (variants, made_up, missing)))])
+            lacks = f"{row.variants[0] if row.variants else 'it'} is partial: {row.lacks}" if row.lacks else ""
+            about = "; ".join(filter(None, (lacks, variants, made_up, missing)))
+            rows.append([row.option, row.found, row.folder, about])
         rows += [[name, "real", "-", info.comes_with] for name, info in registry.datasets().items() if info.comes_with]
         say(align(rows))
         return 0
     if words[:1] == ["get"] and len(words) > 1:
         for name in words[1:]:
             row = sources.get(name, root)
-            say(
-                f"{row.option}: {row.found}, {len(row.present)} files in "
-                f"{(root or sources.cache_folder()) / row.folder}"
-            )
+            found = f"{row.found} ({row.lacks})" if row.lacks else row.found
+            say(f"{row.option}: {found}, {len(row.present)} files in {(root or sources.cache_folder()) / row.folder}")
         return 0
     if words[:1] == ["profile"]:
         from vflbench.plots.delays import draw_profile

@@ -50,12 +50,17 @@ def last_lines(summary: dict[str, Any], folder: Path) -> str:
 
 
 def made_up(summary: dict[str, Any]) -> str:
-    """A line in capitals if the data are not real; else an empty text."""
+    """A line in capitals if the data are not real, or not all of the real ones; else an empty text."""
     if summary["data_source"] == "synthetic":
         if "real" not in registry.datasets()[summary["dataset"]].sources:
             return f"SYNTHETIC DATA: {summary['dataset']} is always made up"
         return (
             f"SYNTHETIC DATA: a made-up twin of {summary['dataset']}; these numbers say nothing about the real data set"
+        )
+    if lacks := summary.get("data_lacks"):
+        return (
+            f"PARTIAL DATA: {summary['dataset']} is real, but not all of it ({lacks}); these numbers are not the full "
+            "data set's"
         )
     if summary["data_source"] == "partial":
         return (

@@ -6,7 +6,6 @@ them, checks their sha256 and logs what it did. The loader then reads through `F
 """
 
 import contextlib
-import functools
 import gzip
 import hashlib
 import http.client
@@ -18,15 +17,18 @@ import shutil
 import sys
 import tempfile
 import threading
-import time
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from vflbench.data import locks, recognised, stored
+from vflbench.data.published import Rows
+from vflbench.data.stored import atomic as atomic
+from vflbench.data.stored import content as content
 from vflbench.types import DataError, DataSource, VflbenchError, closest
 
 log = logging.getLogger(__name__)
@@ -46,13 +48,33 @@ class RawFile:
 
     path: str  #: below the root
     url: str | None = None
-    sha256: str | None = None  #: of the uncompressed file; None: no checksum is known, the reader checks the format
+    sha256: str | None = None  #: of the uncompressed file; another file is refused, unless it is accepted
     member: str | None = None  #: where `url` is a zip archive: the file's name in it
+    #: published MD5 or SHA-256 of the uncompressed file; another file is read, as `partial` data
+    digest: str | None = None
 
     @property
     def name(self) -> str:
         """The last component of the path."""
         return self.path.rsplit("/", 1)[-1]
+
+    @property
+    def checksum(self) -> str | None:
+        """The checksum of the published file; None: none is known, the reader checks the format."""
+        return self.sha256 or self.digest
+
+    def is_at(self, path: Path) -> bool:
+        """Whether the file at `path`, plain or gzipped, has the known checksum.
+
+        Raises
+        ------
+        OSError, EOFError, zlib.error : it cannot be read.
+        """
+        return self.sum_of(path, "md5" if len(self.checksum or "") == 32 else "sha256") == self.checksum
+
+    def sum_of(self, path: Path, algorithm: Literal["sha256", "md5"] = "sha256") -> str:
+        """The checksum of the file at `path`, of its content where it was gzipped after it was published."""
+        return stored.digest(path, algorithm, unpacked=not self.path.endswith(".gz"))
 
 
 @dataclass(frozen=True)
@@ -73,6 +95,19 @@ class FileSet:
     folder: str
     parts: tuple[Part, ...]
     also: tuple[str, ...] = ()  #: other folders below the root where files of `folder` may be
+    rows: tuple[Rows, ...] = ()  #: how many rows and columns are published: fewer are `partial` data
+    lacks: Mapping[str, str] = field(default_factory=dict)  #: variant -> what it lacks of the full data set
+    every: tuple[Part, ...] = ()  #: the parts with all variants, where `parts` are those of one
+
+    def only(self, variant: str) -> "FileSet":
+        """The files of one variant; all of them with `auto`."""
+        if variant == "auto":
+            return self
+        parts = []
+        for part in self.parts:
+            groups = tuple(g for name, g in zip(part.variants, part.groups, strict=True) if name == variant)
+            parts.append(replace(part, groups=groups, variants=(variant,) * len(groups)))
+        return replace(self, parts=tuple(parts), every=self.parts)
 
 
 @dataclass(frozen=True)
@@ -83,6 +118,8 @@ class Found:
     paths: dict[str, Path]  #: RawFile.path -> where it lies, possibly with .gz
     files: tuple[tuple[str, str], ...]  #: (path below the root, its `stamp`), for the record
     made_up: tuple[str, ...] = ()  #: parts that are missing and have a twin
+    of: FileSet = FileSet("", "", ())
+    others: tuple[str, ...] = ()  #: RawFile.path of those that are not the published files
 
     def __contains__(self, file: RawFile) -> bool:
         return file.path in self.paths
@@ -95,11 +132,35 @@ class Found:
         """The file's content, decompressed."""
         return content(self.paths[file.path], self.label(file))
 
-    def source(self, variant: str | None = None, note: str = "", used: Iterable[RawFile] | None = None) -> DataSource:
-        """The record of data that were read from the files `used`; None: from all of them."""
-        labels = None if used is None else {self.label(file) for file in used}
-        files = tuple(entry for entry in self.files if labels is None or entry[0] in labels)
-        return DataSource("partial" if self.made_up else "real", variant, note, files)
+    def source(
+        self, variant: str | None = None, note: str = "", used: Iterable[RawFile] | None = None, lacks: str = ""
+    ) -> DataSource:
+        """The record of data that were read from the files `used`; None: from all of them.
+
+        They are `real` only if they are the published files, with all their rows and columns, and nothing is made up.
+
+        Parameters
+        ----------
+        lacks : what the loader itself left out.
+        """
+        chosen = [file for file in recognised.every(self.of.parts) if file in self] if used is None else list(used)
+        labels = {self.label(file) for file in chosen}
+        files = tuple(entry for entry in self.files if entry[0] in labels or used is None)
+        counts = cache_folder() / "counts"
+        lacking = "; ".join(
+            filter(None, (lacks, recognised.lacking(self.of, variant, chosen, self.paths, self.others, counts)))
+        )
+        return source_of(self.of.option, variant, note, files, lacking, bool(self.made_up))
+
+
+def source_of(
+    option: str, variant: str | None, note: str, files: tuple[tuple[str, str], ...], lacks: str, made_up: bool = False
+) -> DataSource:
+    """The record of files that lack something, which is told aloud, or nothing (`lacks` is empty)."""
+    if lacks:
+        log.warning("PARTIAL DATA: dataset %s: %s. Results say data_source=partial.", option, lacks)
+    kind: Literal["real", "partial"] = "partial" if made_up or lacks else "real"
+    return DataSource(kind, variant, "; ".join(filter(None, (note, lacks))), files, lacks="" if made_up else lacks)
 
 
 @dataclass(frozen=True)
@@ -110,6 +171,7 @@ class StatusRow:
     found: Literal["real", "partial", "missing"]
     variants: tuple[str, ...]  #: those whose files are all there
     made_up: tuple[str, ...]  #: what is missing and has a twin, where the rest is there
+    lacks: str  #: what the files that `auto` takes lack of the published data set
     present: tuple[str, ...]
     missing: tuple[str, ...]
     folder: str  #: below the root
@@ -138,25 +200,15 @@ def cache_folder() -> Path:
 
 
 def _search(files: FileSet, root: Path) -> dict[str, Path]:
-    """The files of the set that are below `root`, plain or gzipped: RawFile.path -> path."""
-    paths = {}
-    for part in files.parts:
-        for file in (file for group in part.groups for file in group):
-            below = file.path.removeprefix(files.folder + "/")
-            places = [root / file.path, *(root / folder / below for folder in files.also)]
-            for place in places:
-                found = next((p for p in (place, place.with_name(place.name + ".gz")) if p.is_file()), None)
-                if found:
-                    paths[file.path] = found
-                    break
-    return paths
+    return recognised.search(files, root, cache_folder() / "counts")
 
 
 def _missing(part: Part, paths: dict[str, Path]) -> tuple[RawFile, ...]:
-    """The files that `part` still lacks, of the group that lacks fewest; of the first group if no file is there."""
+    """The files that `part` still lacks, of the group that lacks fewest; if no file is there, of one to download."""
     lacking = [tuple(file for file in group if file.path not in paths) for group in part.groups]
     begun = [rest for rest, group in zip(lacking, part.groups, strict=True) if len(rest) < len(group)]
-    return min(begun or lacking[:1], key=len)
+    public = [rest for rest in lacking if all(file.url for file in rest)]
+    return min(begun, key=len) if begun else (public or lacking)[0]
 
 
 def _names(files: tuple[RawFile, ...]) -> str:
@@ -234,42 +286,42 @@ def locate(
             ", ".join(made_up),
             reason,
         )
-    return Found(folder, paths, _record(files, folder, paths, verify), made_up)
+    record, others = _record(files, folder, paths, verify)
+    return Found(folder, paths, record, made_up, files, others)
 
 
-@contextlib.contextmanager
-def atomic(path: Path) -> Iterator[Path]:
-    """Write to a file beside `path` that replaces it if no error occurs."""
-    place = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield place
-        place.replace(path)
-    finally:
-        place.unlink(missing_ok=True)
-
-
-def _record(files: FileSet, root: Path, paths: dict[str, Path], verify: bool) -> tuple[tuple[str, str], ...]:
-    """Path below the root and `stamp` of each file.
+def _record(
+    files: FileSet, root: Path, paths: dict[str, Path], verify: bool
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Path below the root and `stamp` of each file; RawFile.path of those that are not as published, or as they came.
 
     Raises
     ------
-    DataError : a file differs from its known checksum.
+    DataError : a file cannot be read. With `verify`: it differs from its pinned checksum, or from its first download.
     """
-    rows = []
-    for file in (file for part in files.parts for group in part.groups for file in group if file.path in paths):
+    rows, others = [], []
+    for file in (file for file in recognised.every(files.parts) if file.path in paths):
         path = paths[file.path]
         label = path.relative_to(root).as_posix()
-        checksum = stamp(path) if file.sha256 is None else _sha256(path)
-        # The known checksum is that of the published file, so a gzipped copy is compared by its content.
-        held = checksum if path.suffix != ".gz" or not file.sha256 else hashlib.sha256(content(path, label)).hexdigest()
-        if verify and file.sha256 and held != file.sha256:
+        try:
+            checksum = stamp(path)
+            rows.append((label, checksum))
+            if file.checksum:
+                same = checksum == file.checksum or file.is_at(path)  # the second is for MD5, and for what is gzipped
+            else:
+                same = locks.as_it_came(file, path, label, checksum, verify)
+            held = "" if same or not file.sha256 else file.sum_of(path)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{label}: cannot be read ({error}). Get the file again.") from None
+        if verify and held:
             again = f"get it again (remove it, then `vflbench data get {files.option}`)"
             raise DataError(
                 f"{label}: wrong checksum: sha256 expected {file.sha256}, got {held}. The file is damaged or another "
                 f"version: {again}, or accept it with dataset.verify=false."
             )
-        rows.append((label, checksum))
-    return tuple(rows)
+        if not same:
+            others.append(file.path)
+    return tuple(rows), tuple(others)
 
 
 def stamp(path: Path) -> str:
@@ -291,38 +343,7 @@ def stamp(path: Path) -> str:
 
 
 def _sha256(path: Path) -> str:
-    """The sha256 of a file, which is read once by a process, and again where it may have changed."""
-    about = path.stat()
-    state = (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-    # one that has just been changed may be changed again within a tick of the file system's clock
-    again = time.time() - about.st_ctime < 2
-    return _digest.__wrapped__(path, state) if again else _digest(path, state)
-
-
-@functools.lru_cache(maxsize=1024)
-def _digest(path: Path, _state: tuple[int, ...]) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def content(path: Path, label: str) -> bytes:
-    """The content of a file, decompressed if its name ends in .gz.
-
-    Parameters
-    ----------
-    label : the file's name in errors.
-
-    Raises
-    ------
-    DataError : it cannot be read, or is a Git LFS pointer.
-    """
-    try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{label}: cannot be read ({error}). Get the file again.") from None
-    if data.startswith(b"version https://git-lfs"):
-        raise DataError(f"{label}: is a Git LFS pointer, not the file: run `git lfs pull` in the clone it came from.")
-    return data
+    return stored.digest(path)
 
 
 # --- download ---------------------------------------------------------------------------------------------------------
@@ -363,6 +384,9 @@ def download(url: str, files: list[RawFile], root: Path, seconds: float = CONNEC
     try:
         with contextlib.ExitStack() as stack:
             answer = stack.enter_context(_connect(url, seconds))
+            sender = getattr(answer, "url", url)  # after redirections
+            if url.startswith("https:") and not sender.startswith("https:") and not all(f.checksum for f in files):
+                raise OSError(f"it is passed on to {sender}, without https, and has no checksum")
             log.info("downloading %s", url)
             target.parent.mkdir(parents=True, exist_ok=True)
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".", dir=target.parent))
@@ -381,11 +405,7 @@ def download(url: str, files: list[RawFile], root: Path, seconds: float = CONNEC
                     part = Path(folder, file.name)
                     with gzip.open(came) as packed, part.open("wb") as out:
                         shutil.copyfileobj(packed, out, 1 << 20)
-                got = _sha256(part)
-                if file.sha256 and got != file.sha256:
-                    sums = f"sha256 expected {file.sha256}, got {got}"
-                    raise DataError(f"{file.path}: wrong checksum of what {url} sent: {sums}. Removed.")
-                part.replace(root / file.path)
+                locks.settle(file, url, part, root / file.path)
     except (OSError, http.client.HTTPException, zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
         # of network, disk or archive
         raise Unreachable(f"{files[0].name} cannot be had from {url}: {error}") from None
@@ -426,18 +446,31 @@ def file_sets() -> Iterator[FileSet]:
 def _status(files: FileSet, root: Path) -> StatusRow:
     paths = _search(files, root)
     lacking = [part for part in files.parts if _missing(part, paths)]
-    found: Literal["real", "partial", "missing"]
-    found = "real" if not lacking else "partial" if all(part.twin for part in lacking) else "missing"
     missing = tuple(file.path for part in lacking for file in _missing(part, paths))
-    made_up = tuple(part.what for part in lacking) if found == "partial" else ()
     complete = [
-        variant
+        [
+            (variant, group)
+            for variant, group in zip(part.variants or ("",) * len(part.groups), part.groups, strict=True)
+            if all(file.path in paths for file in group)
+        ]
         for part in files.parts
-        for variant, group in zip(part.variants, part.groups, strict=False)
-        if all(file.path in paths for file in group)
     ]
+    variants = tuple(dict.fromkeys(variant for found in complete for variant, _ in found if variant))
     present = tuple(path.relative_to(root).as_posix() for path in paths.values())
-    return StatusRow(files.option, found, tuple(dict.fromkeys(complete)), made_up, present, missing, files.folder)
+    found: Literal["real", "partial", "missing"] = "missing"
+    made_up: tuple[str, ...] = ()
+    lacks = ""
+    if all(part.twin for part in lacking):
+        made_up = tuple(part.what for part in lacking)
+        first = variants[0] if variants else None
+        used = [file for groups in complete for _, group in groups[:1] for file in group]
+        try:
+            _, others = _record(files, root, paths, verify=False)
+            lacks = recognised.lacking(files, first, used, paths, others, cache_folder() / "counts")
+        except DataError as damage:
+            lacks = str(damage)
+        found = "partial" if made_up or lacks else "real"
+    return StatusRow(files.option, found, variants, made_up, lacks, present, missing, files.folder)
 
 
 def status(root: Path | None) -> list[StatusRow]:

@@ -34,8 +34,8 @@ For two settings with the same seeds a verdict also shows their difference seed 
 it is less than two of its standard errors. The verdict itself compares the means. It is `close` where other seeds might
 turn it: what decides it is less than two standard errors away. (Of `near`, nothing is said.)
 
-Made-up data decide nothing, unless the claim has `made_up: true`: then the paper's data are made up too, or the claim
-depends only on sizes.
+Part of the real data is enough, and the reason says what is missing. Made-up data decide nothing, unless the claim has
+`made_up: true`: then the paper's data are made up too, or the claim depends only on sizes.
 """
 
 import itertools
@@ -150,7 +150,9 @@ def judge(
     chosen = select(table, claim.where)
     if not any(row.get("seeds", 1) for row in chosen):
         return Judged(claim, "not testable", "no run of it is there")
-    sources = [kind for kind in ("synthetic", "partial") if any(row.get("data_source") == kind for row in chosen)]
+    lacks = [row["data_lacks"] for row in chosen if isinstance(row.get("data_lacks"), str)]
+    made_up = [row.get("data_source") for row in chosen if not isinstance(row.get("data_lacks"), str)]
+    sources = [kind for kind in ("synthetic", "partial") if kind in made_up]
     if sources and not claim.made_up:
         return Judged(claim, "not testable", f"{' and '.join(sources)} data")
     numbers = [n for n in numbers if select([n], {key: value for key, value in claim.where.items() if key in n})]
@@ -170,7 +172,7 @@ def judge(
             if not select(chosen, {key: value}):
                 verdicts.append(None)
                 reasons.append(f"{_label({key: value}, names)}: no run of it is there")
-    why = "; ".join(reasons)
+    why = "; ".join([*reasons, *(f"on part of the real data: {lack}" for lack in dict.fromkeys(lacks))])
     verdict: Verdict = "does not hold" if False in verdicts else "not testable" if None in verdicts else "holds"
     if claim.model and verdict != "not testable":
         return Judged(claim, "follows from the model", f"it {verdict}: {why}; {claim.model}")

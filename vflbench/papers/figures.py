@@ -81,12 +81,9 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     repriced = [run for run in runs if "repriced_from" in run.manifest]
     trained = sum(job.fresh for job in jobs if job.run)
     warning = _warning(
-        {run.summary["data_source"] for run in runs if "real" in registry.datasets()[run.summary["dataset"]].sources}
+        [run for run in runs if "real" in registry.datasets()[run.summary["dataset"]].sources],
+        any(found.verdict != "not testable" for found in judged if found.claim.made_up),
     )
-    if warning and any(found.verdict != "not testable" for found in judged if found.claim.made_up):
-        warning += (
-            " The claims that are judged all the same depend only on sizes, or on data that the paper made up too."
-        )
     facts: dict[str, Any] = {
         "scale": scale,
         "data": ", ".join(f"{dataset}: {kind} ({count} runs)" for (kind, dataset), count in sources.items()) or "none",
@@ -101,16 +98,30 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
     return Made(folder, Counter(found.verdict for found in judged), failures)
 
 
-def _warning(sources: set[str]) -> str:
-    """A warning about made-up data, from the sources of data sets that can be real; empty where all are real.
+def _warning(runs: Sequence[Run], judged: bool) -> str:
+    """A warning about data that are made up, or of which some are missing; empty where all are real and there.
 
-    A data set that is always made up is made up in the paper too.
+    Parameters
+    ----------
+    runs : those on data sets that can be real. One that is always made up is made up in the paper too.
+    judged : whether claims on made-up data are judged.
     """
-    if not sources - {"real"}:
-        return ""
-    return (
-        f"{'Some data are made up' if 'real' in sources else 'Made-up data'}: they say nothing about the real data set."
+    told = []
+    made_up = [run.summary["data_source"] != "real" and not run.summary.get("data_lacks") for run in runs]
+    if any(made_up):
+        which = "Made-up data" if all(made_up) else "Some data are made up"
+        told.append(f"{which}: they say nothing about the real data set.")
+        if judged:
+            why = "depend only on sizes, or on data that the paper made up too"
+            told.append(f"The claims that are judged all the same {why}.")
+    parts = dict.fromkeys(
+        f"{dataset_label(run.summary['dataset'], run.summary['data_variant'])} ({run.summary['data_lacks']})"
+        for run in runs
+        if run.summary.get("data_lacks")
     )
+    if parts:
+        told.append(f"Part of the real data: {', '.join(parts)}.")
+    return " ".join(told)
 
 
 def draw(

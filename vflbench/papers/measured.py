@@ -129,10 +129,10 @@ def table(
 
     Returns
     -------
-    list : rows with `keys`, data_source, guarantee (what epsilon is about, or None), seeds, diverged, reached (seeds
-        that reached the target), and the columns with their spread; by_seed, seed -> column -> value; and missing, the
-        wanted seeds that are not there. A value that was not measured is NaN; a target that not all seeds reached is
-        infinite.
+    list : rows with `keys`, data_source, data_lacks (what partial data lack, if nothing is made up), guarantee (what
+        epsilon is about, or None), seeds, diverged, reached (seeds that reached the target), and the columns with their
+        spread; by_seed, seed -> column -> value; and missing, the wanted seeds that are not there. A value that was not
+        measured is NaN; a target that not all seeds reached is infinite.
 
     Raises
     ------
@@ -170,10 +170,14 @@ def table(
                 one["excess"] = one["final"] - measures[*other, seed]["final"]
         sources = {run.summary["data_source"] for run in own}
         source = next((kind for kind in ("synthetic", "partial", "real") if kind in sources), None)
+        short = [run.summary.get("data_lacks") for run in own if run.summary["data_source"] == "partial"]
+        # of partial data that lack nothing parts are made up
+        lacks = "; ".join(sorted({str(lack) for lack in short})) if source == "partial" and all(short) else ""
         row: dict[str, Any] = {
             **setting(own[0], keys),
             "metric": own[0].summary["metric"]["name"],
             "data_source": source,
+            **({"data_lacks": lacks} if lacks else {}),
             "guarantee": guarantee(own[0].summary["privacy"]),
         }
         row |= {"seeds": len(own), "diverged": sum(run.status == "diverged" for run in own)}

@@ -20,7 +20,7 @@ from vflbench.results.folder import atomic_write, score_of, splits
 from vflbench.results.identity import flat
 from vflbench.results.network import network_label
 from vflbench.results.reader import Run
-from vflbench.results.texts import guarantee, si_scale, spreadsheet
+from vflbench.results.texts import data_alarm, guarantee, si_scale, spreadsheet
 from vflbench.types import ENDED_WELL, TRAINING_METRIC, Metric
 
 # Column of the curve -> label of the axis.
@@ -170,10 +170,9 @@ def _title(summary: Mapping[str, Any], network: str | None) -> str:
 
 
 def _alarm(summary: Mapping[str, Any]) -> str:
-    """A short warning where data are not real or the run did not complete."""
-    data = {"synthetic": "SYNTHETIC DATA, nothing of it is real", "partial": "PARTLY SYNTHETIC DATA"}.get(
-        summary["data_source"]
-    )
+    """A short warning where data are not real, or not all there, or the run did not complete."""
+    data = data_alarm(summary)
+    data += ", nothing of it is real" if summary["data_source"] == "synthetic" else ""
     status = None if summary["status"] == "completed" else f"status: {summary['status'].replace('_', ' ')}"
     return " · ".join(filter(None, [data, status]))
 
@@ -227,11 +226,13 @@ def draw_runs(runs: Sequence[Run], folder: Path, x: str = "communication_seconds
     networks = _networks(drawn)
     for run in drawn:
         dataset = style.dataset_label(run.summary["dataset"], run.summary["data_variant"])
-        panels[dataset, networks[run.folder], run.summary["data_source"], run.summary["metric"]["name"]].append(run)
+        panels[dataset, networks[run.folder], data_alarm(run.summary), run.summary["metric"]["name"]].append(run)
     titled: dict[str, Mapping[str, list[Run]]] = {}
-    for (dataset, network, source, metric), inside in panels.items():
-        title = " · ".join(filter(None, [dataset, network, "real data" if source == "real" else None]))
-        titled[title if title not in titled else f"{title} · {metric}"] = _lines(inside)
+    for (dataset, network, alarm, metric), inside in panels.items():
+        title = " · ".join(filter(None, [dataset, network, None if alarm else "real data"]))
+        while title in titled:
+            title += f" · {metric}"
+        titled[title] = _lines(inside)
     text = "left out: " + ", ".join(f"{count} {status}" for status, count in left_out.items()) if left_out else ""
     return draw_panels(Picture("curves", x), titled, folder / name, text)
 
@@ -292,10 +293,8 @@ def draw_panels(
         figure, places = new_figure(len(shown))
         for axes, (of, title, lines) in zip(places, shown, strict=False):
             summaries = [run.summary for group in lines.values() for run in group]
-            source = next(
-                (kind for kind in ("synthetic", "partial") if any(s["data_source"] == kind for s in summaries)), "real"
-            )
-            entitle(axes, title, _alarm({"data_source": source, "status": "completed"}))
+            worst = min(summaries, key=lambda s: ("synthetic", "partial", "real").index(s["data_source"]))
+            entitle(axes, title, _alarm({**worst, "status": "completed"}))
             metric = "loss" if picture.y == "train_loss" else summaries[0]["metric"]["name"]
             tables.append(_panel(axes, lines, looks, picture.x, metric, picture.paired).assign(panel=title))
             for label, found in (theirs or {}).get(of, {}).items():

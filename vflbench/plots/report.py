@@ -22,7 +22,7 @@ from vflbench.results.folder import score_of, splits
 from vflbench.results.network import network_label
 from vflbench.results.reader import OWN, Run
 from vflbench.results.selection import Setting
-from vflbench.results.texts import human_bytes, markdown
+from vflbench.results.texts import data_warning, human_bytes, markdown
 from vflbench.types import TRAINING_METRIC, VflbenchError
 
 COMMAND = "run it again"  # the column of commands
@@ -58,13 +58,10 @@ class Panel:
 
     @property
     def alarm(self) -> str | None:
-        """A warning where the data are made up."""
+        """A warning where the data are made up, or not all there."""
         s = self.settings[0].runs[0].summary
         name = style.dataset_label(s["dataset"], s["data_variant"])
-        return {
-            "synthetic": f"SYNTHETIC DATA: {name} is made up here. Nothing on this page says anything about real data.",
-            "partial": f"PARTLY SYNTHETIC DATA: parts of {name} are made up.",
-        }.get(s["data_source"])
+        return data_warning(s, name, "Nothing on this page says anything about real data.")
 
 
 @dataclass

@@ -15,7 +15,7 @@ from matplotlib.ticker import NullLocator
 from vflbench.plots import style
 from vflbench.plots.canvas import entitle, legend_below, new_figure, plain, save
 from vflbench.plots.curves import Picture, write_points
-from vflbench.results.texts import as_text, printable
+from vflbench.results.texts import as_text, data_alarm, printable
 
 Names = Mapping[str, Mapping[str, str]]  # key -> value -> what to call it
 Rows = Sequence[Mapping[str, Any]]
@@ -54,9 +54,7 @@ def draw_values(
         figure, places = new_figure(len(grouped))
         for axes, (title, rows) in zip(places, grouped.items(), strict=False):
             own = {key: rows[0][key] for key in panels}
-            alarm = {"synthetic": "SYNTHETIC DATA", "partial": "PARTLY SYNTHETIC DATA"}
-            warnings = {alarm[row["data_source"]] for row in rows if row["data_source"] in alarm}
-            entitle(axes, title, " · ".join(warnings))
+            entitle(axes, title, " · ".join(dict.fromkeys(filter(None, map(data_alarm, rows)))))
             fitting = [
                 n for n in numbers if all(as_text(n[key]) == as_text(value) for key, value in own.items() if key in n)
             ]

@@ -252,7 +252,8 @@ def summarise(
         )
     if clash := set(extra or {}) & set(summary):
         raise ValueError(f"extra would overwrite {sorted(clash)}")
-    result: dict[str, Any] = plain({**{key: summary[key] for key in _SUMMARY}, **(extra or {})})
+    lacks = {"data_lacks": source.lacks} if source and source.lacks else {}
+    result: dict[str, Any] = plain({**{key: summary[key] for key in _SUMMARY}, **lacks, **(extra or {})})
     return result
 
 
@@ -306,7 +307,7 @@ _ATTACK: dict[str, Any] = {
 _PHASE: dict[str, Any] = {"bytes": int, "messages": int, "cost": _NUMBER, "seconds": _NUMBER_OR_NULL}
 # Keys that only some runs have.
 _SUMMARY_OPTIONAL: dict[str, Any] = {
-    "phases": dict, "predictions": int, "assumes": list, "before": {"bytes": int, "messages": int},
+    "data_lacks": str, "phases": dict, "predictions": int, "assumes": list, "before": {"bytes": int, "messages": int},
     "attack": dict, "metric_of": str, "averaged_model": dict, "utilisation": _NUMBER_OR_NULL,
     "waiting_seconds": _NUMBER, "engine": str,
     "cores": _NUMBER, "ship_it": dict, "times_ship_it": _NUMBER_OR_NULL, "alone": dict, "centralised": dict,

@@ -108,7 +108,7 @@ def unlike(runs: Sequence[Run]) -> list[list[Run]]:
     panels: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
     for run in runs:
         s, alike = run.summary, experiment.comparable(experiment.of(run))
-        data = s["dataset"], s["data_variant"], s["data_source"], alike
+        data = s["dataset"], s["data_variant"], s["data_source"], s.get("data_lacks"), alike
         panels[*data, s["metric"]["name"], s["metric"]["goal"]].append(run)
     return list(panels.values())
 

@@ -101,6 +101,30 @@ def as_text(value: Any) -> str:
     return f"{value:.12g}" if number else str(value)
 
 
+def data_alarm(of: Mapping[str, Any], partly: str = "PARTLY SYNTHETIC DATA") -> str:
+    """A short warning where data are not the whole real data set; empty where they are.
+
+    Parameters
+    ----------
+    of : a summary, or whatever has its keys `data_source` and perhaps `data_lacks`.
+    partly : the warning where parts are made up.
+    """
+    lacks = of.get("data_lacks")
+    partial = f"PARTIAL DATA, {lacks}" if lacks else partly
+    return {"synthetic": "SYNTHETIC DATA", "partial": partial}.get(of.get("data_source") or "", "")
+
+
+def data_warning(of: Mapping[str, Any], name: str, synthetic: str) -> str | None:
+    """The same as sentences; None where the data are real and whole. `synthetic` ends it where all are made up."""
+    lacks = of.get("data_lacks")
+    return {
+        "synthetic": f"SYNTHETIC DATA: {name} is made up here. {synthetic}",
+        "partial": f"PARTIAL DATA: {name} is real here, but not all of it: {lacks}."
+        if lacks
+        else f"PARTLY SYNTHETIC DATA: parts of {name} are made up.",
+    }.get(of.get("data_source") or "")
+
+
 def result_line(summary: Mapping[str, Any]) -> str:
     """The run in one line: metric, bytes, time, where the data came from."""
     from vflbench.results.folder import splits
@@ -116,9 +140,7 @@ def result_line(summary: Mapping[str, Any]) -> str:
     else:
         score = "not evaluated"
     score += served_in_words(summary["privacy"].get("serving"))
-    source = {"real": "real data", "partial": "PARTLY MADE-UP DATA", "synthetic": "SYNTHETIC DATA"}[
-        summary["data_source"]
-    ]
+    source = data_alarm(summary, "PARTLY MADE-UP DATA") or "real data"
     privacy, attacked = summary["privacy"], attack_in_words(summary.get("attack"))
     epsilon = epsilon_in_words(privacy["epsilon"], privacy["covers"], attacked, label_epsilon([privacy]))
     parts = [

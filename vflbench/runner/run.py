@@ -190,9 +190,9 @@ def _saved(federation: Federation, folder: Path, checkpoints: Checkpoints, data:
 
 
 def _about(source: DataSource) -> dict[str, Any]:
-    """Where the data came from, as the manifest has it; `tables` only of a user's own files."""
+    """Where the data came from, as the manifest has it; `tables` only of a user's own files, `lacks` if anything."""
     about = dataclasses.asdict(source)
-    return about if source.tables else {key: value for key, value in about.items() if key != "tables"}
+    return {key: value for key, value in about.items() if value or key not in ("tables", "lacks")}
 
 
 def of_files(federation: Federation) -> list[str]:

@@ -160,7 +160,8 @@ def test_reads_both_formats_of_100k(root, make):
 def test_the_task_is_the_join_of_the_tables(root):
     config = Config(verify=False, validation=0.2, test=0.2)
     task = load(config, "relational", 2, 3, root)
-    assert task.source.kind == "real" and task.source.variant == "1m" and "hashed TF-IDF" in task.source.note
+    assert task.source.kind == "partial" and task.source.variant == "1m" and "hashed TF-IDF" in task.source.note
+    assert "60 of 1,000,209 ratings" in task.source.lacks
     assert [name for name, _ in task.source.files] == ["ml-1m/users.dat", "ml-1m/movies.dat", "ml-1m/ratings.dat"]
     assert (task.metric.name, task.metric.goal, task.classes, task.public.outputs) == ("rmse", "min", 0, 1)
     assert [(c.table, c.features.shape) for c in task.clients] == [
@@ -194,7 +195,7 @@ def test_auto_takes_the_fullest_variant_and_names_it(root):
     assert load(Config(verify=False, variant="100k"), "relational", 1, 0, root).source.variant == "100k"
     (root / "ml-1m").rename(root / "ml-1m-sample100k")
     task = load(Config(verify=False), "relational", 1, 0, root)
-    assert task.source.variant == "1m_sample" and task.source.kind == "real"
+    assert task.source.variant == "1m_sample" and task.source.kind == "partial"
     assert all(name.startswith("ml-1m-sample100k/") for name, _ in task.source.files)
     with pytest.raises(DataError, match=r"ml-1m-sample100k/users\.dat: wrong checksum"):
         load(Config(), "relational", 1, 0, root)
@@ -232,6 +233,11 @@ def test_downloads_the_official_archive(tmp_path, root, monkeypatch):
 
     monkeypatch.setattr(sources, "_connect", answer)
     (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"ml-1m/users\.dat: wrong checksum of what https://files.*\.zip sent"):
+        load(Config(), "relational", 1, 0, tmp_path / "empty")
+    assert not list((tmp_path / "empty").rglob("*.dat"))
+    asked.clear()
+    monkeypatch.setattr(movielens, "_GROUPS", {"1m": (movielens._files("ml-1m", movielens._DAT, "ml-1m.zip", {}),)})
     task = load(Config(), "relational", 1, 0, tmp_path / "empty")
     assert asked == ["https://files.grouplens.org/datasets/movielens/ml-1m.zip"] and task.source.variant == "1m"
 
@@ -442,7 +448,7 @@ def test_the_sample_of_ml_1m(shared_data):
     if not (shared_data / "ml-1m-sample100k").is_dir():
         absent("no sample of MovieLens-1M")
     task = load(Config(variant="1m_sample"), "aligned", 1, 0, shared_data)
-    assert (task.source.kind, task.source.variant, len(task.source.files)) == ("real", "1m_sample", 3)
+    assert (task.source.kind, task.source.variant, len(task.source.files)) == ("partial", "1m_sample", 3)
     assert [block.shape[1] for block in task.features] == [1, 51, 23]
     relational = load(Config(variant="1m_sample"), "relational", 1, 0, shared_data)
     assert [part.rows for part in relational.clients] == [70_000, 6_408, 6_040]

@@ -115,7 +115,8 @@ def test_reads_the_official_json_lines(root, block):
     assert task.tables == ("review", "restaurant", "user") and task.label_table == "review"
     assert (task.metric.name, task.classes) == ("accuracy", 5)
     assert [part.features.shape[1] for part in task.clients] == [771, 2, 19]
-    assert task.source.kind == "real" and "hashed TF-IDF" in task.source.note and len(task.source.files) == 3
+    assert task.source.kind == "partial" and "of 6,990,280 reviews" in task.source.lacks
+    assert "hashed TF-IDF" in task.source.note and len(task.source.files) == 3
 
     splits = split_rows(len(review), 0.2, 0.2, 0)  # by split_seed, not by the run's seed 5
     train = review.iloc[splits["train"]]

@@ -66,7 +66,7 @@ def test_meshes_unpacked(tmp_path):
     assert all(block.shape == (10, 1, 16, 16) and block.dtype == np.uint8 for block in task.features)
     assert sorted(task.held_out_labels["test"]) == list(range(10)) == sorted(task.labels)
     assert (task.source.kind, task.source.variant) == (
-        "real",
+        "partial",
         "meshes_sample",
     ) and "40 of 4,899 meshes" in task.source.note
     # The test objects are the official ones: the first one is bathtub's, the fourth file.
@@ -279,4 +279,4 @@ def test_status_knows_an_unpacked_folder(tmp_path):
     rows = {row.option: row.found for row in sources.status(tmp_path)}
     assert rows["modelnet10"] == rows["modelnet40"] == rows["cifar10"] == "missing"
     unpack(tmp_path, meshes())
-    assert {row.option: row.found for row in sources.status(tmp_path)}["modelnet10"] == "real"
+    assert {row.option: row.found for row in sources.status(tmp_path)}["modelnet10"] == "partial"

@@ -129,7 +129,7 @@ def test_the_numbers_and_the_hashed_categories_are_those_of_the_lines(tmp_path):
         np.concatenate([task.labels, *task.held_out_labels.values()]), [rows[row][0] for row in order]
     )
     assert (task.metric.name, task.classes, task.owner, task.labels.dtype) == ("auroc", 2, 0, np.int64)
-    assert task.source.kind == "real" and task.source.variant == "kaggle" and "300 rows" in task.source.note
+    assert task.source.kind == "partial" and task.source.variant == "kaggle" and "300 rows" in task.source.note
 
 
 def test_nothing_depends_on_the_size_of_a_block_or_on_gzip(tmp_path, monkeypatch):

@@ -67,9 +67,10 @@ def test_energy(tmp_path):
         "rmse",
         0,
     )
-    assert [name for name, _ in task.source.files] == [
-        "appliances_energy/energydata_complete.csv.gz"
-    ] and task.source.kind == "real"
+    assert [name for name, _ in task.source.files] == ["appliances_energy/energydata_complete.csv.gz"] and (
+        task.source.kind,
+        task.source.lacks,
+    ) == ("partial", "40 of 19,735 readings")
     assert sorted([*task.labels, *task.truth("val"), *task.truth("test")]) == [10.0 * (i + 1) for i in range(40)]
     convex = energy.load(energy.Config(problem="ridge"), "aligned", 27, 0, tmp_path)
     assert convex.parties == 27 and convex.objective.weight == 0.1 and len(convex.labels) == 40

@@ -23,6 +23,7 @@ import numpy as np
 
 from vflbench.data import csv_files, partition, prepared, sources, twins
 from vflbench.data.partition import RawGraph
+from vflbench.data.published import Lines, Rows
 from vflbench.data.readers import load_npy, load_npz, load_sparse
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import GraphTask
@@ -122,10 +123,12 @@ def _file_set(name: str) -> FileSet:
         Part("labels", ((files.labels_csv,), (files.labels_npz,))),
         Part("image blocks", ((files.visual_csv,), (files.visual_npy,)), twin=True),
     )
-    return FileSet(name, "herigraph", parts, also=("HeriGraph/raw",))
-
-
-FILE_SETS = tuple(_file_set(name) for name in _CITIES)
+    posts = (_TWINS[name].nodes,)
+    rows = (
+        Rows("posts", posts, 20, (files.labels_csv.path,), Lines("\t")),
+        Rows("posts' images", posts, 0, (files.visual_csv.path,), Lines("\t", columns=False)),
+    )
+    return FileSet(name, "herigraph", parts, ("HeriGraph/raw",), rows)
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,8 @@ _TWINS = {
     "amsterdam": _Twin(3727, (111, 775, 53, 61, 149, 66, 568, 31, 11), (485_000, 472_000, 431_000)),
     "venice": _Twin(2951, (196, 392, 28, 65, 177, 274, 188, 8, 28), (249_120, 242_576, 221_414)),
 }
+FILE_SETS = tuple(_file_set(name) for name in _CITIES)
+
 # Fraction of edges within an attribute, as in Venice's three graphs; chance alone would give 0.18.
 _HOMOPHILY = (0.20, 0.20, 0.225)
 _SIGNAL = 3.0  # of made-up image blocks: the attribute shows in each, in part

@@ -12,6 +12,7 @@ import numpy as np
 
 from vflbench.data import partition, sources, twins
 from vflbench.data.partition import RawGraph
+from vflbench.data.published import Arrays, Rows
 from vflbench.data.readers import load_npz, load_sparse
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import GraphTask
@@ -51,7 +52,11 @@ _ADDRESS = "https://data.dgl.ai/dataset/reddit.zip"
 _DATA = RawFile("reddit/reddit_data.npz", _ADDRESS, member="reddit_data.npz")
 _GRAPH = RawFile("reddit/reddit_graph.npz", _ADDRESS, member="reddit_graph.npz")
 _PART = Part("Reddit files", ((_DATA, _GRAPH),))
-FILE_SETS = (FileSet("reddit", "reddit", (_PART,), also=("Reddit/raw", "reddit/raw", "Reddit")),)
+_ROWS = (
+    Rows("posts", (232_965,), FEATURES, (_DATA.path,), Arrays(("feature",))),
+    Rows("ends of edges", (114_615_892,), 0, (_GRAPH.path,), Arrays(("data",))),
+)
+FILE_SETS = (FileSet("reddit", "reddit", (_PART,), ("Reddit/raw", "reddit/raw", "Reddit"), _ROWS),)
 
 _HOMOPHILY = 0.76  # about that of the real graph
 _SIGNAL = 3.2  # of the twin's features

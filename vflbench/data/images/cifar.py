@@ -50,19 +50,50 @@ class _Group:
 
 
 _SAMPLE = "cifar10-sample1000/cifar-10-batches-py"
+_JPEG = "cifar10-jpeg10k/cifar-10-batches-py"
 _SHA256 = {
+    f"{_JPEG}/data_batch_1": "a9552e41eb5112c271a241ae7b84f0c6b547c227237262ea28bf1c1fef60acf8",
+    f"{_JPEG}/test_batch": "fe6bb33f612b535dfdf5cbfdb0daae90268166f230d280950085f41656581ea2",
     f"{_SAMPLE}/data_batch_1": "5e6cf4e374a8deaa3f1a324db0d9e1fa1b4539a29625a8be2de14c770ae93582",
     f"{_SAMPLE}/test_batch": "5a3da171df7daaf2568945465a62561a147417f700f83aa3a9fc6cb3419f305f",
 }
 
 
+# of the published files: SHA-256, and of the pickles the MD5 that torchvision compares with, too
+_DIGESTS = {
+    "cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+    "cifar-10-python.tar.gz": "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+    "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+    "data_batch_2.bin": "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
+    "data_batch_3.bin": "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
+    "data_batch_4.bin": "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
+    "data_batch_5.bin": "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
+    "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+    "data_batch_1": "c99cafc152244af753f735de768cd75f",
+    "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+    "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+    "data_batch_4": "634d18415352ddfa80567beed471001a",
+    "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+    "test_batch": "40351d587109b95175f43aff81a1287e",
+}
+# of the variants that are no full set; the images of sample1000 are the originals, bit by bit
+_LACKS = {
+    "jpeg10k": "10,000 of 50,000 training and 2,000 of 10,000 test images, lossy: decoded from JPEG",
+    "sample1000": "800 and 200 of 50,000 training images, no test image",
+}
+
+
 def _batches(folder: str, train: tuple[str, ...], suffix: str = "") -> tuple[RawFile, ...]:
-    paths = (f"{folder}/{name}{suffix}" for name in (*train, "test_batch"))
-    return tuple(RawFile(path, None, _SHA256.get(path)) for path in paths)
+    paths = {name: f"{folder}/{name}" for name in (f"{batch}{suffix}" for batch in (*train, "test_batch"))}
+    pinned = {name: _SHA256.get(path) for name, path in paths.items()}
+    return tuple(
+        RawFile(path, sha256=pinned[name], digest=None if pinned[name] else _DIGESTS[name])
+        for name, path in paths.items()
+    )
 
 
 def _archive(name: str) -> tuple[RawFile, ...]:
-    return (RawFile(f"cifar10/{name}", f"{_ADDRESS}/{name}"),)
+    return (RawFile(f"cifar10/{name}", f"{_ADDRESS}/{name}", digest=_DIGESTS[name]),)
 
 
 # The fullest first; the first one is downloaded.
@@ -71,15 +102,15 @@ _GROUPS = (
     _Group(_archive("cifar-10-python.tar.gz"), "cifar-10-batches-py", False),
     _Group(_batches("cifar10/cifar-10-batches-bin", _TRAIN, ".bin"), "", True),
     _Group(_batches("cifar10/cifar-10-batches-py", _TRAIN), "", False),
+    _Group(_batches(_JPEG, _TRAIN[:1]), "", False, _TRAIN[:1], "jpeg10k"),
     _Group(_batches(_SAMPLE, _TRAIN[:1]), "", False, _TRAIN[:1], "sample1000"),
 )
 
 
 def file_set(variant: str) -> FileSet:
     """The files of a variant, or of all with `auto`."""
-    groups = [group for group in _GROUPS if variant in ("auto", group.variant)]
-    batches = Part("batches", tuple(group.files for group in groups), variants=tuple(group.variant for group in groups))
-    return FileSet("cifar10", "cifar10", (batches,), also=(".",))
+    batches = Part("batches", tuple(group.files for group in _GROUPS), variants=tuple(g.variant for g in _GROUPS))
+    return FileSet("cifar10", "cifar10", (batches,), also=(".",), lacks=_LACKS).only(variant)
 
 
 def read(variant: str, source: str, verify: bool, root: Path | None) -> Images:
@@ -87,14 +118,15 @@ def read(variant: str, source: str, verify: bool, root: Path | None) -> Images:
 
     Parameters
     ----------
-    variant : ``auto`` (the fullest found), ``full``, or ``sample1000``: 800 and 200 of the training images.
+    variant : ``auto`` (the fullest found), ``full``, ``jpeg10k``: 10,000 and 2,000 images, decoded from JPEG, or
+        ``sample1000``: 800 and 200 of the training images.
     source, verify, root : as `sources.locate`.
 
     Raises
     ------
     DataError : naming the file, and the right size of one that is cut short.
     """
-    found = sources.locate(file_set(variant), root, source, verify, has_twin=variant != "sample1000")
+    found = sources.locate(file_set(variant), root, source, verify, has_twin=variant in ("auto", "full"))
     if found is None:
         return twin()
     group = next(
@@ -107,8 +139,7 @@ def read(variant: str, source: str, verify: bool, root: Path | None) -> Images:
         data, where = content(name)
         parts.append((_binary if group.binary else _python)(data, where, _BATCH if full else None))
     images, labels = (np.concatenate(piece) for piece in zip(*parts[:-1], strict=True))
-    note = "" if full else f"{len(labels)} and {len(parts[-1][1])} of CIFAR-10's 50,000 training images, no test image"
-    return Images(images, labels, *parts[-1], found.source(group.variant, note, group.files))
+    return Images(images, labels, *parts[-1], found.source(group.variant, used=group.files))
 
 
 def _plain(found: Found, group: _Group) -> Callable[[str], tuple[bytes, str]]:

@@ -43,8 +43,9 @@ class Config(partition.Sharding):
 
     name: str = "cifar10"
     source: Literal["auto", "real", "synthetic"] = "auto"
-    # auto: the fullest found; sample1000: 800 and 200 of the training images
-    variant: Literal["auto", "full", "sample1000"] = "auto"
+    # auto: the fullest found; jpeg10k: 10,000 and 2,000 images, decoded from JPEG; sample1000: 800 and 200 of the
+    # training images
+    variant: Literal["auto", "full", "jpeg10k", "sample1000"] = "auto"
     verify: bool = True  # compare the files with the known checksums
     # fraction of each class's training images, drawn by the run's seed
     validation: Annotated[float, Range(at_least=0, below=1)] = 0.1
@@ -55,7 +56,7 @@ class Config(partition.Sharding):
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before anything is read."""
     problems = []
-    if config.source == "synthetic" and config.variant == "sample1000":
+    if config.source == "synthetic" and config.variant in ("jpeg10k", "sample1000"):
         allowed = "the synthetic twin is that of all of CIFAR-10: auto or full"
         problems.append(Problem("dataset.variant", config.variant, allowed))
     if layout != "sharded" and parties not in (1, 2, 4):

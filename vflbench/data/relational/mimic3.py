@@ -42,6 +42,7 @@ from typing import Any, Literal
 import numpy as np
 
 from vflbench.data import csv_files, prepared, sources, twins
+from vflbench.data.published import Lines, Rows
 from vflbench.data.relational import mimic3_events as measured
 from vflbench.data.relational.mimic3_events import CsvFile, Stays
 from vflbench.data.relational.mimic3_statistics import statistics
@@ -98,9 +99,26 @@ _DEMO = {name: RawFile(f"mimic3_demo/{name}.csv", f"{_DEMO_ADDRESS}/{name}.csv")
 _GROUPS = {"full": _FULL, "demo": _DEMO}
 
 
+_ROWS = {  # rows of MIMIC-III 1.4, rows of its demo 1.4, columns
+    "PATIENTS": (46_520, 100, 8),
+    "ADMISSIONS": (58_976, 129, 19),
+    "ICUSTAYS": (61_532, 136, 12),
+    "DIAGNOSES_ICD": (651_047, 1_761, 5),
+    "D_ICD_DIAGNOSES": (14_567, 14_567, 4),
+    "CHARTEVENTS": (330_712_483, 758_355, 15),
+    "LABEVENTS": (27_854_055, 76_074, 9),
+}
+
+
 def _file_set(*variants: str) -> FileSet:
-    groups = tuple(tuple(_GROUPS[variant].values()) for variant in variants)
-    return FileSet("mimic3", "mimic3", (Part("CSV files", groups, variants=variants),))
+    every = ("full", "demo")
+    part = Part("CSV files", tuple(tuple(_GROUPS[name].values()) for name in every), variants=every)
+    rows = tuple(
+        Rows(f"rows of {name}", (_ROWS[name][variant == "demo"],), _ROWS[name][2], (file.path,), Lines())
+        for variant, group in _GROUPS.items()
+        for name, file in group.items()
+    )
+    return FileSet("mimic3", "mimic3", (part,), rows=rows).only("auto" if len(variants) > 1 else variants[0])
 
 
 FILE_SETS = (_file_set("demo", "full"),)
@@ -174,7 +192,8 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     others = held.tables(config.length_of_stay)
     keys = held.stays.ids[stay]
     note = f"cohort {cohort}: {len(labels)} stay-hours, {int(labels.sum())} positive"
-    source = found.source(variant, note)
+    note += "; the demo has 100 of MIMIC-III's 46,520 patients" if variant == "demo" else ""
+    source = found.source(variant, note, _GROUPS[variant].values())
     shape = (len(stay), 1 + len(measured.COLUMNS))
     large = 4 * shape[0] * shape[1] >= _LARGE
     made_of = prepared.key(key, cohort, held.stamp)

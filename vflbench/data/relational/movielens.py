@@ -5,6 +5,7 @@ rating joins as many rows as its movie has genres. Features of ratings: the time
 year and 32 coordinates of the title. Of users: gender, age and 21 one-hot occupations.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from vflbench.data import sources, twins
+from vflbench.data.published import Lines, Rows
 from vflbench.data.relational import text
 from vflbench.data.relational.movielens_files import GENRES, OCCUPATIONS, Content, read
 from vflbench.data.relational.tables import RawTable, RawTables, check_fractions, divide, kept, split_rows
@@ -61,10 +63,19 @@ _SHA256 = {
 }
 
 
-def _files(folder: str, names: tuple[str, ...], archive: str | None = None) -> tuple[RawFile, ...]:
+_DIGESTS = {  # those of ml-1m's users and movies are those of the sample, too
+    "ml-1m/users.dat": _SHA256["ml-1m-sample100k/users.dat"],
+    "ml-1m/movies.dat": _SHA256["ml-1m-sample100k/movies.dat"],
+    "ml-1m/ratings.dat": "a89aa3591bc97d6d4e0c89459ff39362",
+}
+
+
+def _files(
+    folder: str, names: tuple[str, ...], archive: str | None = None, digests: Mapping[str, str] = _DIGESTS
+) -> tuple[RawFile, ...]:
     paths = (f"{folder}/{name}" for name in names)
     url = archive and f"{_ADDRESS}/{archive}"
-    return tuple(RawFile(path, url, _SHA256.get(path), path if url else None) for path in paths)
+    return tuple(RawFile(path, url, _SHA256.get(path), path if url else None, digests.get(path)) for path in paths)
 
 
 # Users, movies and ratings of each variant, the fullest first; 100k has its original format and RecBole's.
@@ -79,13 +90,27 @@ _GROUPS: dict[str, tuple[tuple[RawFile, ...], ...]] = {
 }
 
 
+def _rows(name: str, group: tuple[RawFile, ...]) -> Iterator[Rows]:
+    """What the published files hold; of the sample: what those of ML-1M hold."""
+    counts = (943, 1_682, 100_000) if name == "100k" else (_USERS, 3_883, _RATINGS)
+    forms = {"users.dat": ("::", 0, (5, 3, 4)), "u.user": ("|", 0, (5, 24, 4)), "ml-100k.user": ("\t", 1, (5, 4, 4))}
+    separator, header, widths = forms[group[0].name]
+    for what, count, width, file in zip(("users", "movies", "ratings"), counts, widths, group, strict=True):
+        between = "\t" if file.name == "u.data" else separator
+        yield Rows(what, (count,), width, (file.path,), Lines(between, header))
+
+
 def _file_set(variant: str) -> FileSet:
-    named = [(name, group) for name, groups in _GROUPS.items() if variant in ("auto", name) for group in groups]
+    named = [(name, group) for name, groups in _GROUPS.items() for group in groups]
     variants, groups = zip(*named, strict=True)
     part = Part("users, movies and ratings", groups, variants=variants)
-    return FileSet("movielens", groups[0][0].path.rsplit("/", 1)[0], (part,))
+    rows = tuple(rows for name, group in named for rows in _rows(name, group))
+    return FileSet("movielens", "ml-1m", (part,), rows=rows).only(variant)
 
 
+# The paper's sizes: all ratings, training ratings, rows that these join.
+_RATINGS, _TRAIN, _JOINED = 1_000_209, 850_177, 1_786_513
+_USERS = 6_040
 FILE_SETS = (_file_set("auto"),)
 
 TITLE_WIDTH = 32
@@ -164,9 +189,6 @@ def _tables(content: Content, titles: np.ndarray) -> RawTables:
 
 # --- the twin ---------------------------------------------------------------------------------------------------------
 
-# The paper's sizes: all ratings, training ratings, rows that these join.
-_RATINGS, _TRAIN, _JOINED = 1_000_209, 850_177, 1_786_513
-_USERS = 6_040
 # Movies with 1, 2, ... 6 genres: 3,883 with 6,408 rows, as in MovieLens-1M. Without the unrated ones 6,170 rows join.
 _RATED = (1870, 1288, 416, 100, 14, 1)
 _UNRATED = (155, 34, 5, 0, 0, 0)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 
 from vflbench.data import prepared, sources, twins
+from vflbench.data.published import Lines, Rows
 from vflbench.data.relational import text, yelp_lines
 from vflbench.data.relational.tables import (
     SPLITS,
@@ -80,7 +81,14 @@ class Config:
 _REVIEW, _BUSINESS, _USER = (
     RawFile(f"yelp/yelp_academic_dataset_{name}.json") for name in ("review", "business", "user")
 )
-_FILES = FileSet("yelp", "yelp", (Part("JSON lines", ((_REVIEW, _BUSINESS, _USER),)),))
+_PUBLISHED = {  # editions of 2022, 2021, 2020, 2019
+    "reviews": (_REVIEW, (6_990_280, 8_635_403, 8_021_122, 6_685_900)),
+    "businesses": (_BUSINESS, (150_346, 160_585, 209_393, 192_609)),
+    "users": (_USER, (1_987_897, 2_189_457, 1_968_703, 1_637_138)),
+}
+_JSON = Lines(header=0, columns=False)
+_HELD = tuple(Rows(what, counts, 0, (file.path,), _JSON) for what, (file, counts) in _PUBLISHED.items())
+_FILES = FileSet("yelp", "yelp", (Part("JSON lines", ((_REVIEW, _BUSINESS, _USER),)),), rows=_HELD)
 FILE_SETS = (_FILES,)
 
 _VOTES = ("useful", "funny", "cool")
@@ -116,7 +124,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     else:
         encode = text.features_of(config.text_encoder, TEXT_WIDTH)
         raw, splits = _read(found, config, encode, seed)
-        source = replace(found.source(), note=encode.note)
+        source = found.source(note=encode.note)
     metric = Metric("accuracy", "max")
     return divide("yelp", raw, splits, source, metric, layout=layout, parts=parties, standardized=True)
 

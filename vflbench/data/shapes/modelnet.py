@@ -25,6 +25,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from vflbench.data import partition, prepared, readers, sources, twins
+from vflbench.data.published import Arrays, Named, Rows
 from vflbench.data.shapes import solids, views
 from vflbench.data.shapes.off import parse_off
 from vflbench.data.sources import FileSet, Found, Part, RawFile
@@ -79,9 +80,15 @@ _TITLE = {"modelnet10": "ModelNet10", "modelnet40": "ModelNet40"}
 
 _ZIPS = {
     "modelnet10": RawFile(
-        "modelnet10/ModelNet10.zip", "http://3dvision.princeton.edu/projects/2014/3DShapeNets/ModelNet10.zip"
+        "modelnet10/ModelNet10.zip",
+        "https://3dvision.princeton.edu/projects/2014/3DShapeNets/ModelNet10.zip",
+        digest="9d8679435fc07d1d26f13009878db164a7aa8ea5e7ea3c8880e42794b7307d51",
     ),
-    "modelnet40": RawFile("modelnet40/ModelNet40.zip", "http://modelnet.cs.princeton.edu/ModelNet40.zip"),
+    "modelnet40": RawFile(
+        "modelnet40/ModelNet40.zip",
+        "https://modelnet.cs.princeton.edu/ModelNet40.zip",
+        digest="42dc3e656932e387f554e25a4eb2cc0e1a1bd3ab54606e2a9eae444c60e536ac",
+    ),
 }
 _VOXELS = RawFile(
     "modelnet10_voxels/modelnet10.npz", None, "619d09a17c6e48b22bcedd1392ed18f36aaaf79d5aeb062e2b09372a7a9a457d"
@@ -91,7 +98,13 @@ _VOXELS = RawFile(
 def _file_set(name: str, variant: str) -> FileSet:
     """The files of a variant; an archive may also be at the top of the data_root."""
     groups = ((_ZIPS[name],),) * (variant != "voxels") + ((_VOXELS,),) * (variant != "meshes" and name == "modelnet10")
-    return FileSet(name, name, (Part("meshes or voxels" if len(groups) == 2 else "objects", groups),), also=(".",))
+    part = Part("meshes or voxels" if len(groups) == 2 else "objects", groups)
+    size = Named(f"{_TITLE[name]}/*/*/*.off")
+    rows = (
+        Rows("meshes", (OBJECTS[name],), 0, (_ZIPS[name].path,), size),
+        Rows("voxel grids", (OBJECTS[name],), 0, (_VOXELS.path,), Arrays(("y_train", "y_test"))),
+    )
+    return FileSet(name, name, (part,), (".",), rows)
 
 
 def _status_set(name: str) -> FileSet:
@@ -99,7 +112,9 @@ def _status_set(name: str) -> FileSet:
     files = _file_set(name, "auto")
     archive, *rest = files.parts[0].groups
     first = RawFile(f"{name}/{_TITLE[name]}/{CLASSES[name][0]}/train/{CLASSES[name][0]}_0001.off")
-    return replace(files, parts=(Part(files.parts[0].what, (archive, (first,), *rest)),))
+    unpacked = Rows("meshes", (OBJECTS[name],), 0, (first.path,), Named("*/*/*.off*", up=2))
+    part = Part(files.parts[0].what, (archive, (first,), *rest))
+    return replace(files, parts=(part,), rows=(*files.rows, unpacked))
 
 
 FILE_SETS = tuple(_status_set(name) for name in CLASSES)
@@ -149,7 +164,11 @@ def _read(config: Config, root: Path | None) -> tuple[np.ndarray, np.ndarray, np
     if unpacked and not lacking and (len(unpacked) >= OBJECTS[name] or not packed):
         content = "\n".join(f"{mesh.label} {mesh.key}" for mesh in unpacked)
         record = ((f"{_TITLE[name]}, {len(unpacked)} files", hashlib.sha256(content.encode()).hexdigest()),)
-        return _from_meshes(config, unpacked, record)
+        there, every = f"{len(unpacked):,}", f"{OBJECTS[name]:,}"
+        lacks = "" if there == every else f"{there} {'of' if len(unpacked) < OBJECTS[name] else 'instead of'} {every}"
+        pictures, labels, train, note = _from_meshes(config, unpacked)
+        variant = "meshes_sample" if lacks else "meshes"
+        return pictures, labels, train, sources.source_of(name, variant, note, record, lacks and f"{lacks} meshes")
     if unpacked and config.variant == "meshes" and not packed:
         where = f"{unpacked[0].label.rsplit('/', 3)[0]}: an incomplete {_TITLE[name]}"
         empty = ", ".join(lacking[:4]) + (" and others" if len(lacking) > 4 else "")
@@ -162,7 +181,9 @@ def _read(config: Config, root: Path | None) -> tuple[np.ndarray, np.ndarray, np
         meshes, label = _zipped(name, found), found.label(_ZIPS[name])
         if lacking := _lacking(name, meshes):
             raise DataError(f"{label}: has no meshes in {', '.join(lacking[:4])}. Get the file again.")
-        return _from_meshes(config, meshes, tuple(entry for entry in found.files if entry[0] == label))
+        pictures, labels, train, note = _from_meshes(config, meshes)
+        own = found.source("meshes", note, [_ZIPS[name]])
+        return pictures, labels, train, replace(own, variant="meshes_sample") if len(meshes) < OBJECTS[name] else own
     return _from_voxels(config, found)
 
 
@@ -238,9 +259,8 @@ def _zipped(name: str, found: Found) -> list[_Mesh]:
     return meshes
 
 
-def _from_meshes(
-    config: Config, meshes: list[_Mesh], record: tuple[tuple[str, str], ...]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, DataSource]:
+def _from_meshes(config: Config, meshes: list[_Mesh]) -> tuple[np.ndarray, np.ndarray, np.ndarray, str]:
+    """Pictures, labels, which ones are training objects, and a note."""
     folder = sources.cache_folder() / "views" / f"meshes-{_RENDERING}-{config.size}"
     todo = [mesh for mesh in meshes if not (folder / f"{mesh.key}.npz").is_file()]
     if todo:
@@ -264,10 +284,7 @@ def _from_meshes(
         pictures[:, row] = _cached(folder / f"{mesh.key}.npz", "pictures")["pictures"]
     labels = np.array([CLASSES[config.name].index(mesh.kind) for mesh in meshes])
     train = np.array([mesh.split == "train" for mesh in meshes])
-    full = len(meshes) >= OBJECTS[config.name]
-    count = f"{len(meshes):,}" if full else f"{len(meshes):,} of {OBJECTS[config.name]:,}"
-    note = f"12 shaded views of {count} meshes, {config.size} pixels"
-    return pictures, labels, train, DataSource("real", "meshes" if full else "meshes_sample", note, record)
+    return pictures, labels, train, f"12 shaded views of {len(meshes):,} meshes, {config.size} pixels"
 
 
 def _render(mesh: _Mesh, size: int, folder: Path) -> None:

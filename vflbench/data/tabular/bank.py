@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from vflbench.data.published import Lines
 from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.sets import Edition, Files, Form, TabularSet
@@ -65,7 +66,10 @@ EDITIONS = {
             "a607b5edab6c6c75ce09c39142a77702c38123bd5aa7ae89a63503bbe17d65cd",
         ),
         "bank-additional/bank-additional-full.csv",
-        RawFile("bank_marketing/bank-additional-full.csv"),
+        RawFile(
+            "bank_marketing/bank-additional-full.csv",
+            digest="74adfc578bf77a7ff4bb1ba4a9f8709d9e3c6907342959c2c8416847e0afb4d8",
+        ),
         tuple(_ADDITIONAL.split()),
         {
             "job": tuple(_JOBS.split()),
@@ -86,7 +90,10 @@ EDITIONS = {
             "99d7e8eb12401ed278b793984423915411ea8df099e1795f9fefe254f513fe5e",
         ),
         "bank-full.csv",
-        RawFile("bank_marketing/bank-full.csv"),
+        RawFile(
+            "bank_marketing/bank-full.csv",
+            digest="d1513ec63b385506f7cfce9f2c5caa9fe99e7ba4e8c3fa264b3aaf0f849ed32d",
+        ),
         tuple(_FULL.split()),
         {
             "job": tuple(_JOBS.split()),
@@ -137,8 +144,12 @@ def twin(variant: str) -> Table:
 def _edition(variant: str, calls: _Calls) -> Edition:
     layout = Layout((*calls.columns, "y"), {**calls.levels, "y": ("no", "yes")}, ";")
     read = functools.partial(table.read_table, layout=layout, target="y")
-    forms = Form((calls.archive,), read, members=(calls.member,)), Form((calls.unpacked,), read)
-    return Edition(calls.columns, forms, functools.partial(twin, variant), variant)
+    width, members = len(layout.columns), (calls.member,)
+    forms = (
+        Form((calls.archive,), read, Lines(";", members=members), width, members),
+        Form((calls.unpacked,), read, Lines(";"), width),
+    )
+    return Edition(calls.columns, forms, functools.partial(twin, variant), calls.samples, variant)
 
 
 FILES = Files(DATASETS[0], "calls", tuple(_edition(*named) for named in EDITIONS.items()), lambda config: config.verify)

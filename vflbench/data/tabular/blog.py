@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vflbench.data.published import Lines
 from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.sets import Edition, Files, Form, TabularSet
@@ -72,10 +73,10 @@ def twin(samples: int = SAMPLES) -> Table:
 
 _read = functools.partial(table.read_table, layout=Layout((*COLUMNS, "comments"), {}, header=0), target="comments")
 _FORMS = (
-    Form((RawFile("blogfeedback/BlogFeedback.zip"),), _read, members=NAMES),
-    Form(tuple(RawFile(f"blogfeedback/{name}") for name in NAMES), _read),
+    Form((RawFile("blogfeedback/BlogFeedback.zip"),), _read, Lines(header=0, members=NAMES), 281, NAMES),
+    Form(tuple(RawFile(f"blogfeedback/{name}") for name in NAMES), _read, Lines(header=0), 281),
 )
-FILES = Files(DATASETS[0], "posts", (Edition(COLUMNS, _FORMS, twin),))
+FILES = Files(DATASETS[0], "posts", (Edition(COLUMNS, _FORMS, twin, SAMPLES),))
 FILE_SETS = (FILES.file_set(),)
 SET = TabularSet(DATASETS[0], Metric("rmse", "min"), FILES.columns, FILES.make)
 check, load = SET.check, SET.load

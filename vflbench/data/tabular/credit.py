@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vflbench.data.published import Lines, Sheet
 from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.sets import Contents, Edition, Files, Form, TabularSet
@@ -111,8 +112,12 @@ def twin() -> Table:
     return Table(values, COLUMNS, LEVELS, (score > np.quantile(score, 0.7788)).astype(np.int64), 2)
 
 
-_FORMS = Form((RawFile("credit_default/default of credit card clients.xls"),), read_xls), Form((_CSV,), read_csv)
-FILES = Files(DATASETS[0], "clients", (Edition(COLUMNS, _FORMS, twin),))
+_XLS = RawFile(
+    "credit_default/default of credit card clients.xls",
+    digest="30c6be3abd8dcfd3e6096c828bad8c2f011238620f5369220bd60cfc82700933",
+)
+_FORMS = Form((_XLS,), read_xls, Sheet(header=2), 25), Form((_CSV,), read_csv, Lines(), 25)
+FILES = Files(DATASETS[0], "clients", (Edition(COLUMNS, _FORMS, twin, SAMPLES),))
 FILE_SETS = (FILES.file_set(),)
 SET = TabularSet(DATASETS[0], Metric("auroc", "max"), FILES.columns, FILES.make)
 check, load = SET.check, SET.load

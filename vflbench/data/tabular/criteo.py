@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 
 from vflbench.data import csv_files, prepared, sources
+from vflbench.data.published import Lines, Rows
 from vflbench.data.relational.tables import SPLITS, check_fractions, in_order, moments, split_rows, take
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tabular import table
@@ -46,21 +47,36 @@ DATASETS = (
 NUMBERS, CATEGORIES = 13, 26
 COLUMNS = (*(f"I{i}" for i in range(1, NUMBERS + 1)), *(f"C{i}" for i in range(1, CATEGORIES + 1)))
 TWIN_ROWS = 100_000
+SAMPLES = 45_840_617  # of the Kaggle file
+_DAYS = (  # rows of day_0 to day_23 of the Terabyte logs, 4,373,472,329 in all
+    *(195_841_983, 199_563_535, 196_792_019, 181_115_208, 152_115_810, 172_548_507, 204_846_845, 200_801_003),
+    *(193_772_492, 198_424_372, 185_778_055, 153_588_700, 169_003_364, 194_216_520, 194_081_279, 187_154_596),
+    *(177_984_934, 163_382_602, 142_061_091, 156_534_237, 193_627_464, 192_215_183, 189_747_893, 178_274_637),
+)
 _ROWS = 1 << 16  # encoded at a time
 log = logging.getLogger(__name__)
+
+
+_SAMPLE = "63cad82efb528edd1f80e93a5fca23c880955c80f31c58ce15dc9a17045374bd"
 
 
 def _groups(days: int) -> dict[str, tuple[RawFile, ...]]:
     return {
         "kaggle": (RawFile("criteo/train.txt"),),
         "terabyte": tuple(RawFile(f"criteo/day_{day}") for day in range(days)),
-        "sample": (RawFile("criteo_sample/train.txt"),),
+        "sample": (RawFile("criteo_sample/train.txt", digest=_SAMPLE),),
     }
 
 
 def _file_set(variant: str, days: int) -> FileSet:
-    groups = {name: files for name, files in _groups(days).items() if variant in ("auto", name)}
-    return FileSet("criteo", "criteo", (Part("clicks", tuple(groups.values()), variants=tuple(groups)),))
+    groups, size = _groups(days), Lines("\t", header=0)
+    rows = (
+        *(Rows("clicks", (SAMPLES,), 40, (groups[name][0].path,), size) for name in ("kaggle", "sample")),
+        *(Rows(f"clicks of day {d}", (count,), 40, (f"criteo/day_{d}",), size) for d, count in enumerate(_DAYS)),
+    )
+    lacks = {"terabyte": f"{days} of 24 days"} if days < len(_DAYS) else {}
+    part = Part("clicks", tuple(groups.values()), variants=tuple(groups))
+    return FileSet("criteo", "criteo", (part,), rows=rows, lacks=lacks).only(variant)
 
 
 FILE_SETS = (_file_set("auto", 1),)
@@ -119,9 +135,9 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
             (name, files) for name, files in _groups(config.days).items() if all(file in found for file in files)
         )
         blocks = (block for file in files for block in read(found, file))
-        source = found.source(
-            variant, "a sample of the Kaggle file, not the benchmark" if variant == "sample" else "", files
-        )
+        note = "a sample of the Kaggle file, not the benchmark" if variant == "sample" else ""
+        first = f"only the first {config.samples:,}, as dataset.samples asks" if config.samples else ""
+        source = found.source(variant, note, files, lacks=first)
         names = [stamp for _, stamp in source.files]
     held = raw(blocks, names, config.samples)
     count = len(held.labels)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vflbench.data.published import Lines
 from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.sets import Edition, Files, Form, TabularSet
@@ -57,8 +58,9 @@ def twin() -> Table:
 read = functools.partial(
     table.read_table, layout=Layout(("date", "Appliances", *COLUMNS), {}, skipped=("date",)), target="Appliances"
 )
-_FORM = Form((RawFile("appliances_energy/energydata_complete.csv"),), read)
-FILES = Files(DATASETS[0], "readings", (Edition(COLUMNS, (_FORM,), twin),))
+_SHA256 = "2820bf712ad0275cb18b85a05250926100d8e65ebb9f4d2d016ca91ea152a25d"  # of the member of UCI's archive
+_FORM = Form((RawFile("appliances_energy/energydata_complete.csv", digest=_SHA256),), read, Lines(), width=29)
+FILES = Files(DATASETS[0], "readings", (Edition(COLUMNS, (_FORM,), twin, SAMPLES),))
 FILE_SETS = (FILES.file_set(),)
 SET = TabularSet(DATASETS[0], Metric("rmse", "min"), FILES.columns, FILES.make)
 check, load = SET.check, SET.load

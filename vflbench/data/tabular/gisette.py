@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from vflbench.data.published import Lines
 from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.sets import Contents, Edition, Files, Form, TabularSet
@@ -118,12 +119,14 @@ def twin(samples: int = SAMPLES) -> Table:
     return Table(values, COLUMNS, {}, labels, 2)
 
 
+_UCI = RawFile("gisette/gisette_train.data"), RawFile("gisette/gisette_train.labels")
+_SPARSE = Lines(header=0, columns=False)  # a line has only the columns that are not zero
 _FORMS = (
-    Form((RawFile("gisette/gisette_train.data"), RawFile("gisette/gisette_train.labels")), _read_uci),
-    Form((RawFile("gisette/gisette_scale"),), _read_libsvm),
-    Form((RawFile("gisette/gisette_scale.bz2"),), lambda contents: _read_libsvm(_unpacked(contents))),
+    Form(_UCI, _read_uci, Lines(None, header=0), WIDTH, rows_in=1),
+    Form((RawFile("gisette/gisette_scale"),), _read_libsvm, _SPARSE, 0),
+    Form((RawFile("gisette/gisette_scale.bz2"),), lambda contents: _read_libsvm(_unpacked(contents)), _SPARSE, 0),
 )
-FILES = Files(DATASETS[0], "training samples", (Edition(COLUMNS, _FORMS, twin),))
+FILES = Files(DATASETS[0], "training samples", (Edition(COLUMNS, _FORMS, twin, SAMPLES),))
 FILE_SETS = (FILES.file_set(),)
 SET = TabularSet(DATASETS[0], Metric("accuracy", "max"), FILES.columns, FILES.make, scaling="range")
 check, load = SET.check, SET.load

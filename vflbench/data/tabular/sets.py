@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from vflbench.data import prepared, sources, twins
+from vflbench.data.published import Rows, Size
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Keys, Table
@@ -56,7 +57,10 @@ class Form:
 
     files: tuple[RawFile, ...]
     read: Callable[[Contents], Table]
+    size: Callable[[Path], Size]  # rows and columns of one of the files
+    width: int  # columns of a file, with those that are not read; 0: it has none
     members: tuple[str, ...] = ()  # where the file is a zip archive: what is read of it
+    rows_in: int | None = None  # how many of the files hold the rows, the first ones; None: all
 
     def contents(self, found: Found) -> Contents:
         """What `read` takes, file by file.
@@ -80,6 +84,7 @@ class Edition:
     columns: tuple[str, ...]
     forms: tuple[Form, ...]  # the first one that is there is read
     twin: Callable[[], Table]
+    samples: int  # how many are published
     variant: str | None = None  # as dataset.variant names it, where there are several
 
 
@@ -102,8 +107,20 @@ class Files:
 
     def file_set(self, variant: str = "auto") -> FileSet:
         """The files to look for."""
-        groups = tuple(form.files for edition in self.asked(variant) for form in edition.forms)
-        return FileSet(self.info.name, self.info.folder or "", (Part(self.rows, groups),))
+        forms = [(edition, form) for edition in self.asked(variant) for form in edition.forms]
+        variants = tuple(edition.variant for edition, _ in forms if edition.variant)
+        part = Part(self.rows, tuple(form.files for _, form in forms), variants=variants)
+        rows = tuple(
+            Rows(
+                self.rows,
+                (edition.samples,),
+                form.width,
+                tuple(file.path for file in form.files[: form.rows_in]),
+                form.size,
+            )
+            for edition, form in forms
+        )
+        return FileSet(self.info.name, self.info.folder or "", (part,), rows=rows)
 
     def make(self, config: Keys, root: Path | None) -> tuple[Table, DataSource]:
         """The table of the first form that is there, or the twin.
