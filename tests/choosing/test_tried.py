@@ -11,6 +11,7 @@ import pytest
 from tests.choosing.made import curves, method, record
 from tests.choosing.test_answer import FEW, NEVER, said
 from vflbench.choosing import answer, page, tried
+from vflbench.choosing.halving import SLOW
 from vflbench.choosing.record import Method, Record, Trial
 
 SPACE: dict[str, Any] = {"algorithm.lr": {"low": 0.01, "high": 0.1}}
@@ -38,6 +39,24 @@ def stopped(methods: list[Method], status: Any, each: int) -> Record:
 def texts(found: dict[str, Any], folder: Path) -> str:
     """All that a reader is told: the terminal, then the page."""
     return "\n".join(said(found, folder)) + html.unescape(page.to_html(found, folder))
+
+
+def test_what_ended_trials_is_no_proof(tmp_path: Path) -> None:
+    """Time says nothing of a method; a bound on its cost says that it is no better."""
+    cut, bounded = tuned(tmp_path, "svfl", range(2)), tuned(tmp_path, "avfl", range(2))
+    cut.trials[1].status, cut.trials[1].reason = "pruned", SLOW
+    bounded.trials[1].status, bounded.trials[1].reason = "pruned", "it spent more than 1.5 times the least cost"
+    made = record([tuned(tmp_path, "vfl", range(2), reaches=True), cut, bounded])
+    made.trials_each = 2
+    assert tried.of(made)["ended"] == ["avfl"]
+    assert tried.in_words(tried.of(made)) == (
+        "1 method was tried less often: SVFL (2 of 2 trials, 1 cut short by the budget)."
+    )
+    made = record([method(tmp_path, "mtcd", FEW), bounded])
+    bounded.out = "no trial reached the target"
+    assert answer.answer(tmp_path, made)["sure"].endswith("No other method reached it before its trials were ended.")
+    made.methods.pop()
+    assert answer.answer(tmp_path, made)["sure"].endswith("No other method was tried.")
 
 
 def test_a_whole_search_speaks_of_all_methods(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 import vflbench
 from tests.plots.test_report import write_run
-from vflbench import cli
+from vflbench import cli, exposure
 from vflbench.plots import curves, demands, report, values
 from vflbench.plots.curves import Picture
 from vflbench.plots.demands import Seen
@@ -132,6 +132,21 @@ def test_the_answers_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert cli.command(["report", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
     said = capsys.readouterr().out
     assert "others may see no raw columns: GLASU, 9 kB to the target, 0.9000; they see: embedding, labels" in said
+
+
+def test_an_unverified_method_meets_no_requirement_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exposure, "unverified", lambda name: name == "glasu")
+    write_run(tmp_path / "a", algorithm="graph_once", options={"name": "graph_once", "form": "raw"})
+    write_run(tmp_path / "b")
+    assert answered(tmp_path)[1][:2] == ["no raw columns", "no run here"]
+    found = report.read([tmp_path], KNOWN)
+    words = {setting.algorithm: demands.seen(setting).words for setting in found.panels[0].settings}
+    assert words["glasu"] == "embedding, labels (unverified)" and "unverified" not in words["graph_once"]
+    assert "Unverified, so no privacy requirement is met: GLASU" in report.caveat(found.panels[0])
+    page = report.to_html(found, {})
+    assert '"verified":false' in page and f'"unverified":"{exposure.UNVERIFIED}"' in page
 
 
 def test_who_lacks_nothing_but_a_smaller_epsilon_is_named(tmp_path: Path) -> None:

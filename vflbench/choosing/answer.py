@@ -295,12 +295,11 @@ def _no_other(rows: Sequence[Mapping[str, Any]], often: Mapping[str, Any]) -> st
     first = rows[0]
     beside = [row for row in rows[1:] if row["reached"] and row["place"] is None]
     kind = "other method with such a guarantee" if first["guarantee"] else f"other {'ranked ' * bool(beside)}method"
-    if not often["less"]:
-        return f"No {kind} reached it"
-    others = [name for name in often["as_often"] if name != first["name"]]
+    others = {*often["as_often"]} - {first["name"]}
     if not others:
-        return "No other method was tried as often"
-    return f"Of the {len(others) + 1} methods that were tried as often, no {kind} reached it"
+        return f"No other method was tried{' as often' * bool(often['less'])}"
+    said = f"{kind} reached it{' before its trials were ended' * bool(others & {*often['ended']})}"
+    return f"Of the {len(others) + 1} methods that were tried as often, no {said}" if often["less"] else f"No {said}"
 
 
 # --- what would change it ---------------------------------------------------------------------------------------------

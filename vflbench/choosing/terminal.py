@@ -100,7 +100,7 @@ def changes(found: Mapping[str, Any], most: int = 4) -> list[str]:
         fastest = "; ".join(one["words"] for one in network["words"][:most])
         said.append(f"On another network the fastest is: {fastest}")
     elif network["cells"] and network["you"] and not left_out:
-        said.append("At no other latency or bandwidth on the map another of its methods is the fastest.")
+        said.append("At no other latency or bandwidth on the map is another of its methods the fastest.")
     if left_out:
         named = ", ".join(by_name[name] for name in left_out)
         said.append(f"Known on your network only: {named}; the page says why.")

@@ -28,7 +28,9 @@ from vflbench.types import ConfigError, DataError, Problem, VflbenchError, refus
 if TYPE_CHECKING:
     import pandas as pd
 
-ARGUMENT = re.compile(r"\bdataset\.(?=(label|id|task|alignment|leave_out|categories|own_rows)\b)")
+ARGUMENT = re.compile(
+    r"\bdataset\.(?=(label|id|task|alignment|leave_out|categories|numbers|missing_words|dates|own_rows)\b)"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,6 +89,9 @@ def tables(
     alignment: Literal["given", "psi", "hashed"] = "given",
     leave_out: Sequence[str] = (),
     categories: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+    missing_words: Sequence[str] = (),
+    dates: Literal["auto", "day_first", "month_first"] = "auto",
     own_rows: Literal["ignore", "fit", "train"] = "ignore",
     folder: str | Path | None = None,
 ) -> Tables:
@@ -109,6 +114,10 @@ def tables(
         tables have are kept, found by private set intersection or by hashes.
     leave_out : columns that are not features; they are not copied.
     categories : columns whose numbers are codes.
+    numbers : columns of numbers; other cells count as missing, and a column that numbers the rows is kept.
+    missing_words : texts that count as missing in every column. Among numbers and dates ?, -, n/a, null and others
+        always do.
+    dates : what 3/4/2020 is, if no other cell of the column shows whether the day or the month comes first.
     own_rows : how rows are used that some tables lack. ignore: not at all. fit: for means and scales. train: also for
         training.
     folder : the folder in which a folder with the copies is made; None: `vflbench/tables` in your cache folder.
@@ -136,7 +145,10 @@ def tables(
     typed = [categories] if isinstance(categories, str) else [*categories]
     named = [*typed, *(column for own in codes.values() for column in own)]
     keys: dict[str, Any] = {"label": label, "id": id, "task": task, "alignment": alignment, "own_rows": own_rows}
-    keys["categories"] = list(dict.fromkeys(named))
+    keys["categories"], keys["dates"] = list(dict.fromkeys(named)), dates
+    keys["numbers"], keys["missing_words"] = (
+        [own] if isinstance(own, str) else [*own] for own in (numbers, missing_words)
+    )
     files = {f"{name}.parquet": frames.parquet(own) for name, own in columns.items()}
     roles = {"label": label, "id": id}
     gone = [

@@ -13,7 +13,7 @@ import pytest
 
 from vflbench.config import convert
 from vflbench.data.matching import psi_bytes
-from vflbench.data.tabular import alignment, tabular_files
+from vflbench.data.tabular import alignment
 from vflbench.data.tabular.tabular_files import Config, check, load
 from vflbench.types import ConfigError, DataError
 
@@ -267,17 +267,9 @@ def test_rows_of_unequal_number_cannot_be_aligned_by_their_order(tmp_path, custo
 
 
 def test_a_column_that_cannot_be_learnt_from_is_named(tmp_path, customers):
-    customers["note"] = [f"text {i}" for i in range(N)]
-    customers.to_csv(tmp_path / "x.csv", index=False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tabular_files, "MOST_CATEGORIES", 50)
-        with pytest.raises(
-            DataError, match=r"x\.csv, column note: 60 different values, as 'text 0'.*dataset\.leave_out"
-        ):
-            load(config("x.csv", leave_out=["spent", "since"]), "aligned", 2, 0, tmp_path)
     customers.loc[4, "a"] = np.inf
     customers.to_csv(tmp_path / "x.csv", index=False)
-    with pytest.raises(DataError, match=r"x\.csv, line 6, column a: a value is not finite"):
+    with pytest.raises(DataError, match=r"x\.csv, column a: inf in line 6 is not finite"):
         load(config("x.csv"), "aligned", 2, 0, tmp_path)
     customers[:8].to_csv(tmp_path / "x.csv", index=False)
     with pytest.raises(DataError, match=r"x\.csv: 8 samples; at least 10 are needed"):
@@ -349,7 +341,7 @@ def test_a_feature_that_is_the_label_is_said(tmp_path, customers, caplog):
     customers["copy"] = customers.bought
     customers.to_csv(tmp_path / "x.csv", index=False)
     load(config("x.csv"), "aligned", 2, 0, tmp_path)
-    assert "column copy: the same values as the label bought; name it in dataset.leave_out" in caplog.text
+    assert "column copy: LEAK: it alone nearly determines the label bought (AUROC 1.0000 on 60" in caplog.text
     caplog.clear()
     load(config("x.csv", leave_out=["spent", "copy"]), "aligned", 2, 0, tmp_path)
     assert "leave_out" not in caplog.text
@@ -358,5 +350,5 @@ def test_a_feature_that_is_the_label_is_said(tmp_path, customers, caplog):
 def test_numbers_too_large_for_a_spread_are_refused_by_column(tmp_path, customers):
     customers.loc[[1, 2], "b"] = [1e308, -1e308]
     customers.to_csv(tmp_path / "x.csv", index=False)
-    with pytest.raises(DataError, match="column 0/b: its numbers are so large that their spread is not finite"):
+    with pytest.raises(DataError, match=r"x\.csv, column b: 1e\+308 in line 3 is too large"):
         load(config("x.csv"), "aligned", 2, 0, tmp_path)

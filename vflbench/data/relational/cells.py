@@ -5,7 +5,7 @@ import datetime
 import decimal
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,9 @@ import numpy as np
 from vflbench.data.relational import written_numbers
 
 TYPES = ("number", "text", "date")  # what a column may be; where no cell has a value it is "empty"
-MISSING = ("NULL", "null", "NaN", "nan", "NA", "N/A", "n/a", "None")  # words for a missing number
+# words for a missing value among numbers or dates, in small letters
+MISSING: tuple[str, ...] = ("", "?", "-", "--", "\u2013", "\u2014", ".", "..", "na", "n/a", "n.a.", "#n/a", "#na")
+MISSING += ("#nv", "<na>", "nan", "nat", "null", "none", "nil", "missing", "unknown", "unbekannt", "k.a.")
 EXACT = 2**53  # integers below it are exact as float64
 
 
@@ -31,6 +33,8 @@ class Column:
 
     kind: str
     values: np.ndarray
+    #: of numbers that were texts: words for a missing one, each with the number of its cells, and the first row
+    words: tuple[tuple[str, int, int], ...] = ()
 
     @property
     def null(self) -> np.ndarray:
@@ -213,10 +217,28 @@ def infer(cells: Any, decimal: str | None = ".") -> Column:
     ------
     Undecided : nothing does, and such is the column.
     """
+    known = missing_as_null(cells)
+    found = _infer(cells, known, decimal)
+    if found.kind == "text" or known.null_count == cells.null_count:
+        return found
+    return replace(found, words=_words(cells, known))
+
+
+def _words(cells: Any, known: Any) -> tuple[tuple[str, int, int], ...]:
+    """Which texts of `cells` are missing in `known`: each with the number of its cells, and the row of the first."""
+    import pyarrow.compute as pc
+
+    rows = np.flatnonzero(pc.and_(pc.is_null(known), pc.is_valid(cells)).to_numpy())
+    texts, first, counts = np.unique(cells.take(rows).to_numpy().astype(str), return_index=True, return_counts=True)
+    return tuple(zip(texts.tolist(), counts.tolist(), rows[first].tolist(), strict=True))
+
+
+def _infer(cells: Any, known: Any, decimal: str | None) -> Column:
+    """As `infer`; `known` are the cells without words for a missing value."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    known = trimmed(cells)
+    known = _bare(known)
     if known.null_count == len(cells):
         return of_arrow(known)
     if pc.any(pc.match_substring_regex(known, r"^-?0[0-9xX]")).as_py():
@@ -237,9 +259,13 @@ def infer(cells: Any, decimal: str | None = ".") -> Column:
 
 def trimmed(cells: Any) -> Any:
     """`cells` of text that may be numbers, without blanks around them and a plus; NULL for a missing number."""
+    return _bare(missing_as_null(cells))
+
+
+def _bare(cells: Any) -> Any:
     import pyarrow.compute as pc
 
-    return pc.replace_substring_regex(pc.utf8_trim_whitespace(missing_as_null(cells)), r"^\+", "")
+    return pc.replace_substring_regex(pc.utf8_trim_whitespace(cells), r"^\+", "")
 
 
 def as_written(cells: Any, decimal: str | None) -> Any:
@@ -253,7 +279,8 @@ def missing_as_null(cells: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    return pc.if_else(pc.is_in(cells, pa.array(MISSING)), pa.scalar(None, pa.string()), cells)
+    plain = pc.utf8_lower(pc.utf8_trim_whitespace(cells))
+    return pc.if_else(pc.is_in(plain, pa.array(MISSING)), pa.scalar(None, pa.string()), cells)
 
 
 def hashes(columns: Sequence[Column]) -> np.ndarray:

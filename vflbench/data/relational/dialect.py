@@ -28,7 +28,6 @@ _COMMA = re.compile(r"[+-]?\d+(,\d+)?")
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _WORDS = {"utf-8-sig": "UTF-8 with a BOM", "utf-16": "UTF-16", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16"}
 _SIGNS = {"\t": "tab"}
-_MISSING = {*MISSING, "", "?", "-", "."}
 
 
 @dataclass(frozen=True)
@@ -192,8 +191,8 @@ def has_header(records: Sequence[Sequence[str]]) -> bool:
     columns = [[cells[i].strip() for cells in rest if i < len(cells)] for i in range(len(first))]
     texts, digits, again = 0, 0, []
     for name, cells in zip(first, columns, strict=True):
-        known = [cell for cell in cells if cell not in _MISSING]
-        if name in _MISSING or not known:
+        known = [cell for cell in cells if cell.lower() not in MISSING]
+        if name.lower() in MISSING or not known:
             continue
         again.append(known.count(name) > 1)
         if 10 * sum(map(_is_digits, known)) > 9 * len(known):

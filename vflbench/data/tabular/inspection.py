@@ -4,19 +4,21 @@ Loading stops at the first problem. Only then are the files looked through for a
 functions that loading uses: a problem has one text.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from vflbench.data.relational import sql_sources
-from vflbench.data.relational.cells import MISSING, Column
+from vflbench.data.relational.cells import Column
 from vflbench.data.relational.sql_sources import Source
-from vflbench.data.tabular.table import Table
+from vflbench.data.tabular import columns
+from vflbench.data.tabular.columns import ColumnReport, Judged, Remark, Severity
 from vflbench.types import ConfigError, DataError, Problem, VflbenchError
 
 DIVISION = ("algorithm.parties", "dataset.columns")  # keys that are checked once all columns are known
 SHOWN = 3  # lines that a message names
+MOST_NAMED = 5  # columns that a message names
 
 
 class Findings:
@@ -67,54 +69,60 @@ def others(source: Source, rows: Sequence[int]) -> str:
 
 
 def blank(source: Source, held: Mapping[str, Column], features: Sequence[str]) -> Iterator[str]:
-    """Columns without any value, and rows that have none in any column to learn from."""
-    present = {name: held[name] for name in features if name in held}
-    for name, column in present.items():
-        if len(column.values) and column.null.all():
-            yield f"{source}, column {name}: all {len(column.values)} cells are empty; name it in dataset.leave_out"
-    if present:
-        rows = np.flatnonzero(np.all([column.null for column in present.values()], axis=0)).tolist()
-        if rows:
-            yield f"{source}: no value in any column to learn from in {places(source, rows)}"
+    """Rows that have no value in any column to learn from."""
+    present = [held[name] for name in features if held[name].kind != "empty"]
+    if present and (rows := np.flatnonzero(np.all([column.null for column in present], axis=0)).tolist()):
+        yield f"{source}: no value in any column to learn from in {places(source, rows)}"
 
 
-def copies(
-    label: Column,
-    name: str,
+def inspect(
     sources: Sequence[Source],
     held: Sequence[dict[str, Column]],
     features: Sequence[Sequence[str]],
-) -> Iterator[str]:
-    """Features that equal the label."""
-    for source, columns, own in zip(sources, held, features, strict=True):
-        for column in own:
-            if columns[column].kind == label.kind and np.array_equal(columns[column].values, label.values):
-                yield f"{source}, column {column}: the same values as the label {name}; name it in dataset.leave_out"
+    rows: Sequence[np.ndarray | slice],
+    keys: columns.Keys,
+) -> list[list[Judged]]:
+    """Per file, each column to learn from: what it is taken for, and what becomes of it.
+
+    Parameters
+    ----------
+    held : per file its columns; those that are judged are taken out.
+    rows : per file those that are used.
+    """
+    return [
+        [columns.judge(source, name, own.pop(name), chosen, keys) for name in names]
+        for source, own, names, chosen in zip(sources, held, features, rows, strict=True)
+    ]
 
 
-def odd_classes(source: Source, name: str, label: Column) -> Iterator[str]:
-    """Classes that may be none: words for a missing value, and classes that differ in blanks or capitals alone."""
-    plain: dict[str, str] = {}
-    for value in sorted({*label.values[~label.null]}) if label.kind == "text" else ():
-        if value.strip() in MISSING:
-            yield f"{source}, column {name}: {value!r} is a class; empty the cells of rows without a label"
-        if (other := plain.setdefault(value.strip().casefold(), value)) != value:
-            yield f"{source}, column {name}: {other!r} and {value!r} are two classes, apart by blanks or capitals alone"
+def errors(source: Source, judged: Iterable[Judged]) -> list[str]:
+    """What must be mended before anything can be learnt from the file."""
+    return [
+        f"{source}, {report.name}: {remark.message}"
+        for report, remark in _remarks(judged)
+        if remark.severity == "error"
+    ]
 
 
-def mostly_numbers(source: Source, held: Mapping[str, Column], features: Sequence[str]) -> Iterator[str]:
-    """Columns of texts whose cells are mostly numbers: one typing error makes a category of each number."""
-    import pandas as pd
+def _remarks(judged: Iterable[Judged]) -> Iterator[tuple[ColumnReport, Remark]]:
+    return ((own.report, remark) for own in judged for remark in own.report.remarks)
 
-    for name in features:
-        cells = held[name]
-        if cells.kind != "text":
-            continue
-        known = pd.Series(cells.values).dropna()
-        numbers = pd.to_numeric(known.str.replace(",", ""), errors="coerce")  # 6,1 and 1,000 are meant as numbers
-        if 2 * numbers.notna().sum() > len(known) and (where := not_numbers(source, cells)):
-            advice = "correct them, or name the column in dataset.categories"
-            yield f"{source}, column {name}: its texts are mostly numbers, but not all{where}: {advice}"
+
+def told(reports: Iterable[ColumnReport], severity: Severity) -> list[str]:
+    """The remarks of a severity, each once, with the columns that have it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for report in reports:
+        for remark in report.remarks:
+            if remark.severity == severity:
+                found.setdefault((report.file, remark.message), []).append(report.name)
+    return [f"{file}, {_named(names)}: {message}" for (file, message), names in found.items()]
+
+
+def _named(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    shown = ", ".join(name.removeprefix("column ") for name in names[:MOST_NAMED])
+    return f"columns {shown}{f' and {len(names) - MOST_NAMED} more' if len(names) > MOST_NAMED else ''}"
 
 
 def not_numbers(source: Source, cells: Column) -> str:
@@ -132,34 +140,31 @@ def summary(
     sources: Sequence[Source],
     counts: Sequence[int],
     rows: Sequence[np.ndarray | slice],
-    features: Sequence[Sequence[str]],
-    table: Table,
+    reports: Sequence[Sequence[ColumnReport]],
     blanks: Sequence[Sequence[str]],
     labelled: int,
 ) -> tuple[dict[str, Any], ...]:
-    """Per file what was matched, imputed and encoded.
+    """Per file what was matched, imputed and encoded, and what there is to say about its columns.
 
     Parameters
     ----------
     counts : per file, of its rows.
-    rows : per file those that are used; table : these side by side.
+    rows : per file those that are used.
     blanks : per file, what `blank` found.
     labelled : of the first file's rows that not all have, those with a label.
     """
-    found, ends = [], np.cumsum([0, *map(len, features)])
-    for i, (source, count, chosen, own) in enumerate(zip(sources, counts, rows, features, strict=True)):
+    found = []
+    for i, (source, count, chosen, own) in enumerate(zip(sources, counts, rows, reports, strict=True)):
         alone = take(chosen, count).tolist()
-        missing: dict[str, int] = {}
-        levels: dict[str, int] = {}
-        for name, place in zip(own, range(ends[i], ends[i + 1]), strict=True):
-            if (known := table.levels.get(table.columns[place])) is not None:
-                levels[name] = len(np.unique(table.values[:, place])) if len(table.values) else len(known)
-            elif gaps := int(np.isnan(table.values[:, place]).sum()):
-                missing[name] = gaps
-        about = {"file": source.url.rpartition("/")[2], "rows": count, "matched": count - len(alone)}
+        kept = [report for report in own if report.features]
+        missing = {report.column: report.missing for report in kept if report.taken_for != "category"}
+        levels = {report.column: report.features for report in kept if report.taken_for == "category"}
+        about = {"file": columns.file_of(source), "rows": count, "matched": count - len(alone)}
         about |= {"not_in_all": len(alone), "labelled_not_in_all": 0 if i else labelled}
-        about |= {"not_in_all_at": places(source, alone), "imputed": missing, "encoded": levels}
-        found.append({**about, "blank": list(blanks[i])})
+        about |= {"not_in_all_at": places(source, alone)}
+        about |= {"imputed": {name: gaps for name, gaps in missing.items() if gaps}, "encoded": levels}
+        said = [report.as_dict() for report in own if report.remarks]
+        found.append({**about, "blank": list(blanks[i]), "columns": said})
     return tuple(found)
 
 
@@ -192,6 +197,7 @@ def in_words(tables: Sequence[Mapping[str, Any]], own_rows: str = "ignore", trai
         written = about.get("written") or {"plain": True}
         lines += [] if written["plain"] else [f"{about['file']}: {written['words']}"]
         lines += ["; ".join([f"{about['file']}: {parts[0]}", *parts[1:]]), *about["blank"]]
+        lines += told((ColumnReport.of(said) for said in about.get("columns", ())), "note")
     return lines
 
 

@@ -336,12 +336,16 @@ def encode(
     for split in [*splits, "own"] if known is not fitted else splits:
         values = known[len(fitted) :] if split == "own" else fitted if split == "train" else mine[splits[split]]
         out: np.ndarray = np.zeros((len(values), int(ends[-1])), dtype)
-        if numeric.all():
-            np.divide(values - shift.astype(values.dtype), scale, out=out, casting="same_kind")
-        else:
-            out[:, ends[numeric] - 1] = (values[:, numeric] - shift) / scale
+        with np.errstate(over="ignore"):
+            if numeric.all():
+                np.divide(values - shift.astype(values.dtype), scale, out=out, casting="same_kind")
+            else:
+                out[:, ends[numeric] - 1] = (values[:, numeric] - shift) / scale
         if largest < np.inf:
             np.clip(out, -largest, largest, out=out)
+        elif len(out) and np.isinf([np.fmin.reduce(out, axis=None), np.fmax.reduce(out, axis=None)]).any():
+            column = columns[int(np.searchsorted(ends, np.isinf(out).any(axis=0).argmax(), side="right"))]
+            raise DataError(f"column {column}: a number is too far from those of the training rows")
         if len(out) and np.isnan(out.min()):
             np.nan_to_num(out, copy=False, nan=0.0)
         for i, seen in enumerate(levels):
@@ -358,20 +362,23 @@ def _scales(values: np.ndarray, scaling: str, names: Sequence[str]) -> tuple[np.
     ------
     DataError : a column's numbers are so large that their spread is not finite.
     """
+    shift, scale = _spread(values, scaling)
+    for i in np.flatnonzero(np.isnan(shift)):
+        known = values[~np.isnan(values[:, i]), i]
+        if len(known) < len(values):  # else sums overflowed, both up and down
+            shift[i], scale[i] = _spread(known, scaling) if len(known) else (0.0, 0.0)
+    if (wrong := ~np.isfinite(shift) | ~np.isfinite(scale)).any():
+        column = names[int(wrong.argmax())]
+        raise DataError(f"column {column}: its numbers are so large that their spread is not finite")
+    return shift, np.where(scale > 1e-12 * np.abs(shift), scale, np.inf)
+
+
+def _spread(values: np.ndarray, scaling: str) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each column, or its smallest number and its range."""
     with np.errstate(over="ignore", invalid="ignore"):
         if scaling == "range":
-            shift, scale = values.min(axis=0).astype(np.float64), np.ptp(values, axis=0).astype(np.float64)
-        else:
-            shift, scale = values.mean(axis=0, dtype=np.float64), values.std(axis=0, dtype=np.float64)
-    if len(names) and np.isinf(scale).any():
-        column = names[int(np.isinf(scale).argmax())]
-        raise DataError(f"column {column}: its numbers are so large that their spread is not finite")
-    for i in np.flatnonzero(np.isnan(shift)):  # columns where some values are missing
-        known = values[~np.isnan(values[:, i]), i]
-        shift[i : i + 1], scale[i : i + 1] = (
-            _scales(known[:, None], scaling, names[int(i) : int(i) + 1]) if len(known) else (0.0, 0.0)
-        )
-    return shift, np.where(scale > 1e-12 * np.abs(shift), scale, np.inf)
+            return values.min(axis=0).astype(np.float64), np.ptp(values, axis=0).astype(np.float64)
+        return values.mean(axis=0, dtype=np.float64), values.std(axis=0, dtype=np.float64)
 
 
 # --- from text --------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ The messages of both are on the ledger, in the phase `align`; no wall time inclu
 
 import dataclasses
 import importlib.util
+import itertools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,9 +28,9 @@ import numpy as np
 
 from vflbench.data.relational import sql_sources
 from vflbench.data.relational.cells import Column
-from vflbench.data.relational.sql import MOST_CATEGORIES
 from vflbench.data.relational.sql_sources import Source
-from vflbench.data.tabular import alignment, entries, inspection, table
+from vflbench.data.tabular import alignment, columns, entries, inspection, labels, leaks, table
+from vflbench.data.tabular.columns import Judged
 from vflbench.data.tabular.entries import Entry
 from vflbench.data.tabular.table import Table
 from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
@@ -47,12 +48,11 @@ DATASETS = (
 )
 
 log = logging.getLogger(__name__)
-MADE_UP = "__index_level_"  # pandas writes a frame's index into a Parquet file as columns with this prefix
 FEWEST = 10  # samples that can be divided into training, validation and test
 
 
 @dataclass
-class Config(table.Clipped):
+class Config(table.Clipped, columns.Keys):
     """Keys of the data set."""
 
     name: str = "tabular_files"
@@ -64,9 +64,6 @@ class Config(table.Clipped):
     task: Literal["classes", "regression"] = "classes"  # classes (AUROC of two, accuracy of more) | regression (RMSE)
     id: str | None = None  # the column that identifies a sample, in every file; never a feature
     alignment: Literal["given", "psi", "hashed"] = "given"
-    leave_out: list[str] = field(default_factory=list)  # columns that are no features
-    # columns of numbers that are codes: one 0/1 feature for each code, as for texts
-    categories: list[str] = field(default_factory=list)
     # rows of a party that not all have: fit: they count for the means and scales of its own columns; train: and those
     # with labels are training rows of `alone`, and of methods that can do without the others' columns
     own_rows: Literal["ignore", "fit", "train"] = "ignore"
@@ -153,44 +150,44 @@ def _load(
     sources = entries.find(config.files, root)
     names = [sql_sources.columns(source) for source in sources]
     features = _features(config, sources, names)
-    if layout == "aligned" and len(sources) == 1:
-        refuse(table.check_columns(config.columns, parties, len(features[0])))
     several = len(sources) > 1
     held = []
     for i, (source, own) in enumerate(zip(sources, features, strict=True)):
         wanted = [*own, *([config.label] if i == 0 else []), *([config.id] if config.id else [])]
         held.append(sql_sources.read(source, wanted, {config.id: "text"} if config.id else {}))
         _refuse_empty(source, held[-1])
-    label = held[0][config.label]
-    labels, classes, note = (
-        _classes(label, config.label, sources[0]) if config.task == "classes" else _targets(label, config, sources[0])
-    )
-    doubts = [*inspection.copies(label, config.label, sources, held, features)]
-    if classes:
-        doubts += inspection.odd_classes(sources[0], config.label, label)
-    for source, columns, own in zip(sources, held, features, strict=True):
-        doubts += inspection.mostly_numbers(source, columns, [name for name in own if name not in config.categories])
+    label = labels.read(held[0][config.label], config.label, sources[0], config.task, config)
     blanks = [[*inspection.blank(*own)] for own in zip(sources, held, features, strict=True)]
-    counts = [len(columns[own[0]].values) for columns, own in zip(held, features, strict=True)]
+    counts = [len(cells[own[0]].values) for cells, own in zip(held, features, strict=True)]
     rows, aligned, messages = alignment.align(config.id, config.alignment, sources, held, features)
-    _refuse_missing(label, config.label, sources[0], rows[0])
+    labels.refuse_missing(label.null, config.label, sources[0], rows[0])
+    judged = inspection.inspect(sources, held, features, rows, config)
+    _refuse(sources, judged)
+    if layout == "aligned" and not several:
+        refuse(table.check_columns(config.columns, parties, len(_kept(judged[0]))))
     others = inspection.take(rows[0], counts[0])
     labelled = np.flatnonzero(~label.null[others])
-    whole = _table(config, sources, held, features, rows, labels[rows[0]], classes)
+    judged = leaks.mark(judged, rows, label.values[rows[0]], label.classes, config.label)
+    reports = [
+        [*([label.judged.report] if i == 0 else []), *(one.report for one in own)] for i, own in enumerate(judged)
+    ]
+    whole = _table(config, judged, rows, label.values[rows[0]], label.classes)
     if config.own_rows == "train" and len(labelled):
-        whole = dataclasses.replace(whole, labelled=(labelled, labels[others[labelled]]))
+        whole = dataclasses.replace(whole, labelled=(labelled, label.values[others[labelled]]))
     if len(whole.labels) < FEWEST:
         raise DataError(f"{' and '.join(map(str, sources))}: {len(whole.labels)} samples; at least {FEWEST} are needed")
-    note = "; ".join(filter(None, ("the user's own files", aligned, note)))
+    note = "; ".join(filter(None, ("the user's own files", aligned, label.note)))
     files = tuple((Path(source.url).name, sql_sources.stamp(source) or "") for source in sources)
-    metric = Metric("rmse", "min") if not classes else Metric("auroc" if classes == 2 else "accuracy", "max")
+    metric = (
+        Metric("rmse", "min") if not label.classes else Metric("auroc" if label.classes == 2 else "accuracy", "max")
+    )
     if several:
-        config = dataclasses.replace(config, columns=[len(names) for names in features])
+        config = dataclasses.replace(config, columns=[len(_kept(own)) for own in judged])
     origin = DataSource("real", note=note, files=files, alignment=tuple(messages))
     task = table.divide(config, whole, origin, metric, layout=layout, parties=parties, seed=seed)
-    about = inspection.summary(sources, counts, rows, features, whole, blanks, len(labelled))
+    about = inspection.summary(sources, counts, rows, reports, blanks, len(labelled))
     about = tuple({**own, "written": _written(source)} for own, source in zip(about, sources, strict=True))
-    for line in doubts:
+    for line in inspection.told(itertools.chain(*reports), "warning"):
         log.warning("%s", line)
     task = dataclasses.replace(task, source=dataclasses.replace(task.source, tables=about))
     if not several:
@@ -218,13 +215,13 @@ def load_own(
         advice = "start again once it is left alone"
         raise DataError(f"{source} has changed since the files were brought together; {advice}")
     none = {config.id, *config.leave_out, *([config.label] if index == 0 else [])}
-    names = [column for column in sql_sources.columns(source) if column not in none and not column.startswith(MADE_UP)]
-    held = sql_sources.read(source, names, {})
+    names = [column for column in sql_sources.columns(source) if column not in none]
     rows = task.rows[index]
-    part = _table(config, [source], [held], [names], [rows], np.zeros(len(rows)), 0)
+    judged = inspection.inspect([source], [sql_sources.read(source, names, {})], [names], [rows], config)
+    part = _table(config, judged, [rows], np.zeros(len(rows)), 0)
     if index == task.owner and task.own is not None:
         part = dataclasses.replace(part, labelled=(task.own.places, task.own.labels))
-    config = dataclasses.replace(config, columns=[len(names)])
+    config = dataclasses.replace(config, columns=[len(_kept(judged[0]))])
     own = table.divide(config, part, task.source, task.metric, layout=layout, parties=1, seed=seed)
     assert isinstance(own, AlignedTask)
     held_out = {
@@ -244,7 +241,7 @@ def _problems(config: Config, root: Path | None) -> inspection.Findings:
         names.append(None if source is None else found.of(sql_sources.columns, source))
     known = [source or entries.source(file) for source, file in zip(sources, config.files, strict=True)]
     # A file that cannot be read is not blamed for lacking a column.
-    wanted = [name for name in (config.id, *config.leave_out, *config.categories) if name]
+    wanted = [name for name in (config.id, *config.leave_out, *config.categories, *config.numbers) if name]
     listed = [own or [*([config.label or ""] if i == 0 else []), *wanted, "?"] for i, own in enumerate(names)]
     found.of(_features, config, known, listed)
     held: list[Any] = []
@@ -276,21 +273,16 @@ def _note_columns(
 ) -> None:
     """Note the problems of a file's columns; of the labels' file `used` says which rows all files have."""
     none = {config.id, *config.leave_out, *([config.label] if used is not None else [])}
-    features = [name for name in held if name not in none and not name.startswith(MADE_UP)]
-    if used is not None and config.label and (label := held.get(config.label)) is not None:
-        classes = config.task == "classes"
-        found.of(_refuse_missing, label, config.label, source, used)
-        found.of(_classes if classes else _targets, label, config.label if classes else config, source)
-        for line in inspection.odd_classes(source, config.label, label) if classes else ():
-            found.note(line)
-    for name in features:
-        category = held[name].kind == "text" or name in config.categories
-        found.of(_category if category else _numbers, held[name], name, source)
-    lines = [*inspection.blank(source, held, features)]
-    lines += inspection.mostly_numbers(source, held, [name for name in features if name not in config.categories])
+    features = [name for name in held if name not in none]
+    if used is not None and config.label and (cells := held.get(config.label)) is not None:
+        label = found.of(labels.read, cells, config.label, source, config.task, config)
+        if label is not None:
+            found.of(labels.refuse_missing, label.null, config.label, source, used)
     if config.id and config.id in held:
-        lines += alignment.rows_of(source, held[config.id], config.id)[1]
-    for line in lines:
+        for line in alignment.rows_of(source, held[config.id], config.id)[1]:
+            found.note(line)
+    (judged,) = inspection.inspect([source], [dict(held)], [features], [slice(None)], config)
+    for line in inspection.errors(source, judged):
         found.note(line)
 
 
@@ -319,15 +311,15 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
             allowed = f"{source}, another party's file, has a column of this name, too: give it another name"
             problems.append(Problem("dataset.label", config.label, allowed))
     known = {name for own in names for name in own}
-    for option, listed in (("leave_out", config.leave_out), ("categories", config.categories)):
-        for column in listed:
+    for option in ("leave_out", "categories", "numbers"):
+        for column in getattr(config, option):
             if column not in known:
                 near = closest(column, known)
                 problems.append(Problem(f"dataset.{option}", column, "no file has such a column", near))
     if config.label in config.leave_out or config.label == config.id:
         problems.append(Problem("dataset.label", config.label, "is also dataset.id or in dataset.leave_out"))
     none = {config.id, config.label, *config.leave_out}
-    features = [[name for name in own if name not in none and not name.startswith(MADE_UP)] for own in names]
+    features = [[name for name in own if name not in none] for own in names]
     for source, own in zip(sources, features, strict=True):
         if not own:
             problems.append(Problem("dataset.files", source.url, "has no column to learn from"))
@@ -338,11 +330,26 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
 # --- columns as numbers -----------------------------------------------------------------------------------------------
 
 
+def _kept(judged: Sequence[Judged]) -> list[Judged]:
+    """The columns that become features."""
+    return [own for own in judged if own.values is not None]
+
+
+def _refuse(sources: Sequence[Source], judged: Sequence[Sequence[Judged]]) -> None:
+    """Refuse columns that must be mended, and files of which no column is left."""
+    for source, own in zip(sources, judged, strict=True):
+        if wrong := inspection.errors(source, own):
+            raise DataError(wrong[0])
+        if not _kept(own):
+            why = "; ".join(
+                f"{one.report.name}: {one.report.remarks[0].message}" for one in own[: inspection.MOST_NAMED]
+            )
+            raise DataError(f"{source}: no column is left to learn from ({why})")
+
+
 def _table(
     config: Config,
-    sources: Sequence[Source],
-    held: Sequence[dict[str, Column]],
-    features: Sequence[Sequence[str]],
+    judged: Sequence[Sequence[Judged]],
     rows: Sequence[np.ndarray | slice],
     labels: np.ndarray,
     classes: int,
@@ -350,84 +357,23 @@ def _table(
     """The chosen rows of all files side by side."""
     names: list[str] = []
     levels: dict[str, tuple[str, ...]] = {}
-    values = np.empty((len(labels), sum(map(len, features))))
+    values = np.empty((len(labels), sum(len(_kept(own)) for own in judged)))
     alone = []  # what each party knows of the rows that not all have
-    for party, (source, columns, own, chosen) in enumerate(zip(sources, held, features, rows, strict=True)):
-        others = inspection.take(chosen, len(columns[own[0]].values)) if config.own_rows != "ignore" else np.arange(0)
-        alone.append(np.empty((len(others), len(own))))
-        for place, column in enumerate(own):
-            cells, name = columns.pop(column), f"{party}/{column}"  # two files may have columns of one name
-            if cells.kind == "text" or column in config.categories:
-                numbers, levels[name] = _category(cells, column, source)
-            else:
-                numbers = _numbers(cells, column, source)
-            values[:, len(names)], alone[-1][:, place] = numbers[chosen], numbers[others]
+    for party, (own, chosen) in enumerate(zip(map(_kept, judged), rows, strict=True)):
+        others = []
+        for one in own:
+            assert one.values is not None
+            name = f"{party}/{one.report.column}"  # two files may have columns of one name
+            if one.levels is not None:
+                levels[name] = one.levels
+            values[:, len(names)] = one.values[chosen]
+            others.append(one.values[inspection.take(chosen, len(one.values))])
             names.append(name)
-    return Table(values, tuple(names), levels, labels, classes, tuple(alone) if any(map(len, alone)) else ())
-
-
-def _category(cells: Column, column: str, source: Source) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Codes and levels, ascending; a missing value is a level of its own, the last one."""
-    import pandas as pd
-
-    codes, found = pd.factorize(cells.values, sort=True)
-    if len(found) > MOST_CATEGORIES:
-        advice = f"at most {MOST_CATEGORIES} can be one feature each; name it in dataset.leave_out"
-        raise DataError(f"{source}, column {column}: {len(found)} different values, as {found[0]!r}; {advice}")
-    return np.where(codes < 0, len(found), codes), (*map(str, found), "")
-
-
-def _numbers(cells: Column, column: str, source: Source) -> np.ndarray:
-    """The column as (n,) float64: NaN where one is missing, dates as days since 1970."""
-    if cells.kind == "date":
-        days = cells.values.astype(np.int64) / 86.4e9
-        return np.where(cells.null, np.nan, days)
-    if cells.kind not in ("number", "empty"):
-        advice = "name it in dataset.leave_out"
-        raise DataError(f"{source}, column {column}: holds {cells.kind}, not numbers or texts; {advice}")
-    numbers = cells.values.astype(np.float64)
-    if np.isinf(numbers).any():
-        place = sql_sources.place(source, int(np.isinf(numbers).argmax()))
-        raise DataError(f"{place}, column {column}: a value is not finite")
-    return numbers
-
-
-def _classes(cells: Column, column: str, source: Source) -> tuple[np.ndarray, int, str]:
-    """The labels as (n,) int64 classes, numbered in the order of the values; how many there are; a note on them.
-
-    A missing one has the number after the last.
-    """
-    codes, names = _category(cells, column, source)
-    if cells.null.all():
-        _refuse_missing(cells, column, source)
-    if len(names) < 3:
-        raise DataError(f"{source}, column {column}: all labels are {names[0]!r}; there is nothing to learn")
-    if 2 * (len(names) - 1) > (count := int((~cells.null).sum())):
-        many = f"{len(names) - 1} different labels in {count} rows are no classes"
-        raise DataError(f"{source}, column {column}: {many}; numbers can be learnt with dataset.task=regression")
-    note = f"class 1 is {names[1]}, class 0 {names[0]}" if len(names) == 3 else f"{len(names) - 1} classes"
-    return codes.astype(np.int64), len(names) - 1, note
-
-
-def _targets(cells: Column, config: Config, source: Source) -> tuple[np.ndarray, int, str]:
-    """The labels as (n,) float64, NaN where one is missing; 0 classes; no note."""
-    assert config.label
-    if cells.null.all():
-        _refuse_missing(cells, config.label, source)
-    if cells.kind != "number":
-        where = inspection.not_numbers(source, cells)
-        told = f"holds {cells.kind}, not numbers{where}; use dataset.task=classes"
-        raise DataError(f"{source}, column {config.label}: {told}")
-    return _numbers(cells, config.label, source), 0, ""
+        alone.append(np.stack(others, axis=1))
+    fit = config.own_rows != "ignore" and any(map(len, alone))
+    return Table(values, tuple(names), levels, labels, classes, tuple(alone) if fit else ())
 
 
 def _refuse_empty(source: Source, held: dict[str, Column]) -> None:
     if not len(next(iter(held.values())).values):
         raise DataError(f"{source}: has no rows")
-
-
-def _refuse_missing(cells: Column, column: str, source: Source, used: np.ndarray | slice = slice(None)) -> None:
-    """Refuse a row without a label, of those that are `used`."""
-    if rows := np.sort(np.arange(len(cells.null))[used][cells.null[used]]).tolist():
-        where = f"{sql_sources.place(source, rows[0])}, column {column}"
-        raise DataError(f"{where}: no label; remove the row{inspection.others(source, rows)}")

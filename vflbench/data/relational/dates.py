@@ -1,0 +1,151 @@
+"""Dates and times in several writings, read as days: a whole column is read in one way."""
+
+import datetime
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+Order = Literal["auto", "day_first", "month_first"]
+
+_TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:[.,]\d+)?))?(?: ?(?P<half>[ap])\.?m\.?)?"
+_TIME += r"(?: ?(?P<zone>z|utc|[+-]\d{2}:?\d{2}))?"
+_AFTER = rf"(?:(?:t|,? +){_TIME})?"  # a time behind a date
+_YEAR = r"(?P<year>\d{4}|\d{2})"
+_MONTH = r"(?P<month>[a-zäû]{3,9})\.?"
+_WRITINGS = {
+    "year": rf"(?P<year>\d{{4}})(?P<sign>[-/.])(?P<month>\d{{1,2}})(?:(?P=sign)(?P<day>\d{{1,2}}))?{_AFTER}",
+    "numbers": rf"(?P<day>\d{{1,2}})(?P<sign>[-/.]) ?(?P<month>\d{{1,2}})(?P=sign) ?{_YEAR}{_AFTER}",
+    "name": rf"(?P<day>\d{{1,2}})(?:st|nd|rd|th|\.)?[ -]*{_MONTH},?[ -]*{_YEAR}{_AFTER}",
+    "name first": rf"{_MONTH} *(?P<day>\d{{1,2}})(?:st|nd|rd|th)?,? +{_YEAR}{_AFTER}",
+    "time": _TIME,
+}
+_PATTERNS = {kind: re.compile(pattern) for kind, pattern in _WRITINGS.items()}
+_MONTHS = {"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10}
+_MONTHS |= {"nov": 11, "dec": 12, "mär": 3, "mrz": 3, "mai": 5, "okt": 10, "dez": 12}  # first letters, also in German
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
+_SAMPLE = 200  # values that are tried before all are
+
+
+class _Cell(NamedTuple):
+    """What a cell says; of the kind `numbers` day and month may have to be exchanged."""
+
+    kind: str
+    year: int = 1970
+    month: int = 1
+    day: int = 1
+    seconds: float = 0.0
+    dotted: bool = False
+    half: bool = False
+    short: bool = False
+
+
+@dataclass(frozen=True)
+class Dates:
+    """A column of texts, read as dates."""
+
+    days: np.ndarray  #: (n,) float64 days since 1970-01-01, of times alone fractions of a day; NaN: missing, or no date
+    writing: str  #: how they are written, for a message
+    ambiguous: bool  #: no cell shows whether the day or the month comes first
+    short: bool  #: some years have two digits
+
+
+def read(values: np.ndarray, order: Order = "auto") -> Dates | None:
+    """The texts `values`, (n,), as dates; None where fewer than half of the different ones are.
+
+    Two digits are a year from 1969 to 2068. Times with an offset are converted to UTC. If no cell shows whether day or
+    month comes first, the day does, except beside am or pm.
+    """
+    import pandas as pd
+
+    codes, found = pd.factorize(values)
+    tried = found[:: max(1, len(found) // _SAMPLE)]
+    if not len(found) or 2 * sum(_cell(text) is not None for text in tried) < len(tried):
+        return None
+    cells = [_cell(text) for text in found]
+    dates = [cell for cell in cells if cell and cell.kind != "time"]
+    times = [cell for cell in cells if cell and cell.kind == "time"]
+    if 2 * max(len(dates), len(times)) < len(found):
+        return None
+    if len(times) > len(dates):
+        days = [cell.seconds / 86400 if cell and cell.kind == "time" else np.nan for cell in cells]
+        return Dates(np.append(days, np.nan)[codes], "times of day", ambiguous=False, short=False)
+    month_first, ambiguous = _order([cell for cell in dates if cell.kind == "numbers"], order)
+    days = [_days(cell, month_first) if cell and cell.kind != "time" else np.nan for cell in cells]
+    writing = "dates"
+    if any(cell.kind == "numbers" for cell in dates):
+        writing = f"dates, the {'month' if month_first else 'day'} first"
+    short = any(cell.short for cell in dates)
+    return Dates(np.append(days, np.nan)[codes], writing, ambiguous, short)
+
+
+def of_integers(values: np.ndarray) -> np.ndarray | None:
+    """Whole numbers as 20201231, (n,) with NaN, as days since 1970-01-01; None where some are no date from 1900 on."""
+    known = values[~np.isnan(values)]
+    whole = known.astype(np.int64) if len(known) and known.min() >= 19000101 and known.max() <= 21001231 else None
+    if whole is None or (whole != known).any() or len(np.unique(whole)) < 3:
+        return None
+    days = np.full(len(values), np.nan)
+    found = {
+        number: _days(_Cell("year", number // 10_000, number // 100 % 100, number % 100))
+        for number in np.unique(whole).tolist()
+    }
+    days[~np.isnan(values)] = [found[number] for number in whole.tolist()]
+    return days if not np.isnan([*found.values()]).any() else None
+
+
+def _cell(text: str) -> _Cell | None:
+    """What a text says, if it may be a date or a time."""
+    plain = text.strip().lower()
+    tried = _PATTERNS.items() if plain[:1].isalnum() and len(plain) < 50 else ()
+    kind, found = next(((kind, found) for kind, pattern in tried if (found := pattern.fullmatch(plain))), ("", None))
+    if found is None:
+        return None
+    said = found.groupdict()
+    seconds = _seconds(said) if said["hour"] else 0.0
+    named = said.get("month") or "1"
+    month = int(named) if named.isdecimal() else _MONTHS.get(named[:3])
+    if seconds is None or month is None:
+        return None
+    year = said.get("year") or "1970"
+    full = int(year) if len(year) == 4 else int(year) + (1900 if int(year) > 68 else 2000)
+    day, short = int(said.get("day") or 1), len(year) == 2
+    return _Cell(kind, full, month, day, seconds, said.get("sign") == ".", bool(said["half"]), short)
+
+
+def _seconds(said: dict[str, str | None]) -> float | None:
+    """Since midnight in UTC; None where there is no such time."""
+    hour, minute = int(said["hour"] or 0), int(said["minute"] or 0)
+    second = float((said["second"] or "0").replace(",", "."))
+    if said["half"]:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + (12 if said["half"] == "p" else 0)
+    if hour > 23 or minute > 59 or second >= 61:
+        return None
+    offset = 0
+    if (zone := said["zone"]) and zone[0] in "+-":
+        offset = int(f"{zone[0]}1") * (60 * int(zone[1:3]) + int(zone[-2:]))
+    return 3600.0 * hour + 60.0 * (minute - offset) + second
+
+
+def _order(cells: Sequence[_Cell], order: Order) -> tuple[bool, bool]:
+    """Whether the month comes first, and whether no cell shows it."""
+    if order != "auto":
+        return order == "month_first", False
+    first, second = (sum(number > 12 for number in own) for own in ([c.day for c in cells], [c.month for c in cells]))
+    if first or second:
+        return second > first, False
+    unclear = any(cell.day != cell.month for cell in cells) and not all(cell.dotted for cell in cells)
+    return any(cell.half for cell in cells), unclear
+
+
+def _days(cell: _Cell, month_first: bool = False) -> float:
+    """Since 1970-01-01; NaN where the calendar has no such day."""
+    month, day = (cell.day, cell.month) if month_first and cell.kind == "numbers" else (cell.month, cell.day)
+    try:
+        return datetime.date(cell.year, month, day).toordinal() - _EPOCH + cell.seconds / 86400
+    except ValueError:
+        return np.nan

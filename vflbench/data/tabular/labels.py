@@ -1,0 +1,82 @@
+"""The label of a user's own table: classes or targets, and what is odd about them."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from vflbench.data.relational import sql_sources
+from vflbench.data.relational.cells import MISSING, Column
+from vflbench.data.relational.sql_sources import Source
+from vflbench.data.tabular import columns, inspection
+from vflbench.data.tabular.columns import ColumnReport, Judged
+from vflbench.types import DataError
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the column to predict holds."""
+
+    values: np.ndarray  #: (n,) int64 classes, or float64 targets; of a missing one the number after the last, or NaN
+    null: np.ndarray  #: (n,) bool: there is none
+    classes: int  #: 0: regression
+    note: str
+    judged: Judged
+
+
+def read(
+    cells: Column, column: str, source: Source, task: Literal["classes", "regression"], keys: columns.Keys
+) -> Labels:
+    """The labels, as classes in the order of their names, or as targets.
+
+    Raises
+    ------
+    DataError : there is nothing to learn, or there are no classes or numbers.
+    """
+    cells = columns.without_words(cells, keys.missing_words)
+    if cells.null.all():
+        refuse_missing(cells.null, column, source)
+    return (_classes if task == "classes" else _targets)(cells, column, source)
+
+
+def _classes(cells: Column, column: str, source: Source) -> Labels:
+    codes, names, merged = columns.category(cells)
+    if len(names) < 2:
+        raise DataError(f"{source}, column {column}: all labels are {names[0]!r}; there is nothing to learn")
+    if 2 * len(names) > (count := int((~cells.null).sum())):
+        many = f"{len(names)} different labels in {count} rows are no classes"
+        raise DataError(f"{source}, column {column}: {many}; numbers can be learnt with dataset.task=regression")
+    note = f"class 1 is {names[1]}, class 0 {names[0]}" if len(names) == 2 else f"{len(names)} classes"
+    report = _report(cells, column, source, len(names), f"{len(names)} classes")
+    judged = Judged(report)
+    if merged:
+        judged = judged.remark("warning", columns.differ(merged, "class"))
+    for name in names if cells.kind == "text" else ():
+        if columns.plain(name) in MISSING:
+            advice = "if it means that there is no label, empty the cells, or list it in dataset.missing_words"
+            judged = judged.remark("warning", f"{name!r} is a class; {advice}", "dataset.missing_words")
+    return Labels(codes.astype(np.int64), cells.null, len(names), note, judged)
+
+
+def _targets(cells: Column, column: str, source: Source) -> Labels:
+    if cells.kind != "number":
+        where = inspection.not_numbers(source, cells)
+        told = f"holds {cells.kind}, not numbers{where}; use dataset.task=classes"
+        raise DataError(f"{source}, column {column}: {told}")
+    values = cells.values.astype(np.float64)
+    if message := columns.too_large(values, source):
+        raise DataError(f"{source}, column {column}: {message}")
+    report = _report(cells, column, source, len(np.unique(values[~cells.null])), "the target")
+    return Labels(values, cells.null, 0, "", Judged(report))
+
+
+def _report(cells: Column, column: str, source: Source, distinct: int, becomes: str) -> ColumnReport:
+    file, missing = columns.file_of(source), int(cells.null.sum())
+    return ColumnReport(file, column, "label", "dataset.label names it", missing, distinct, becomes=becomes)
+
+
+def refuse_missing(null: np.ndarray, column: str, source: Source, used: np.ndarray | slice = slice(None)) -> None:
+    """Refuse a row without a label, of those that are `used`."""
+    if rows := np.sort(np.arange(len(null))[used][null[used]]).tolist():
+        where = f"{sql_sources.place(source, rows[0])}, column {column}"
+        raise DataError(f"{where}: no label; remove the row{inspection.others(source, rows)}")

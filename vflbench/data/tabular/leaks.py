@@ -1,0 +1,132 @@
+"""Columns that alone nearly determine the label: they may be known only after it.
+
+A rule is fitted to four fifths of the rows and judged on the rest, five times, so that each row is held out once. It
+predicts what the other rows with the same value have; of a number that no other row has, what its two neighbours have.
+So any recoding of the label is found: other codes, texts, a date that only one class has. Whoever loads the data checks
+this before the run, as a tool of the study: it needs a column and the label side by side, which no party has.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vflbench.data.tabular.columns import Judged
+from vflbench.seeding import stream
+
+LIMIT = 0.995  # of AUROC, balanced accuracy, or of a target's R2
+FOLDS = 5
+MOST_ROWS = 4000  # that are judged, evenly of all classes
+FEWEST = 3  # rows of a class that is judged
+HOPELESS = 0.8  # of the first fold: below it the others are not tried
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The rows that are judged, and their labels."""
+
+    rows: np.ndarray  #: (m,) of the rows that are used
+    targets: np.ndarray  #: (m, c) a column for each class, or one of targets
+    folds: np.ndarray  #: (m,) the fold in which a row is held out
+    classes: int  #: 0: regression
+
+    def __str__(self) -> str:
+        """For a message."""
+        rarest = f", {int(self.targets.sum(axis=0).min())} of the rarest class" if self.classes else ""
+        return f"{len(self.rows):,} held-out rows{rarest}"
+
+
+def mark(
+    judged: Sequence[Sequence[Judged]], rows: Sequence[np.ndarray | slice], labels: np.ndarray, classes: int, label: str
+) -> list[list[Judged]]:
+    """The columns per file, with a warning for each that nearly determines the label.
+
+    Parameters
+    ----------
+    rows : per file those that are used.
+    labels : of these rows classes, or targets where `classes` is 0.
+    label : its name.
+    """
+    sample = sampled(labels, classes)
+    if sample is None:
+        return [list(own) for own in judged]
+    return [
+        [_marked(one, one.values[used][sample.rows], sample, label) if one.values is not None else one for one in own]
+        for own, used in zip(judged, rows, strict=True)
+    ]
+
+
+def _marked(judged: Judged, values: np.ndarray, sample: Sample, label: str) -> Judged:
+    measure, value = strength(values, judged.levels is not None, sample)
+    if value <= LIMIT:
+        return judged
+    found = f"LEAK: it alone nearly determines the label {label} ({measure} {value:.4f} on {sample})"
+    advice = "If it is known only after the label, list it in dataset.leave_out"
+    return judged.remark("warning", f"{found}. {advice}", "dataset.leave_out")
+
+
+def sampled(labels: np.ndarray, classes: int) -> Sample | None:
+    """The rows that are judged: of each class alike, without classes of too few rows. None where they are too few."""
+    order = stream(0, "leaks").permutation(len(labels))
+    if not classes:
+        rows = order[:MOST_ROWS]
+        targets = labels[rows, None].astype(np.float64)
+        return Sample(rows, targets, np.arange(len(rows)) % FOLDS, 0) if len(np.unique(targets)) > 1 else None
+    kept = np.flatnonzero(np.bincount(labels, minlength=classes) >= FEWEST)
+    if len(kept) < 2:
+        return None
+    most = max(FEWEST, MOST_ROWS // len(kept))
+    rows = np.concatenate([order[labels[order] == c][:most] for c in kept])
+    return Sample(rows, (labels[rows, None] == kept).astype(np.float64), np.arange(len(rows)) % FOLDS, classes)
+
+
+def strength(values: np.ndarray, category: bool, sample: Sample) -> tuple[str, float]:
+    """The measure, and how well the column alone does by it; 0 where the first fold shows that there is no leak.
+
+    Parameters
+    ----------
+    values : (m,) numbers or codes of the sample's rows; NaN: missing.
+    """
+    own, predicted = np.where(np.isnan(values), np.inf, values), np.empty(sample.targets.shape)
+    for fold in range(FOLDS):
+        held = sample.folds == fold
+        predicted[held] = _predicted(own[~held], sample.targets[~held], own[held], category)
+        enough = sample.targets[held].sum(axis=0).min() > 1 if sample.classes else held.sum() > FEWEST
+        if not fold and enough and _measure(sample.targets[held], predicted[held], sample.classes)[1] < HOPELESS:
+            return "", 0.0
+    return _measure(sample.targets, predicted, sample.classes)
+
+
+def _predicted(known: np.ndarray, targets: np.ndarray, asked: np.ndarray, category: bool) -> np.ndarray:
+    """The mean target of the rows with the same value, (m, c); without such rows, of its neighbours or of all rows."""
+    order = np.argsort(known, kind="stable")
+    ascending = known[order]
+    sums = np.concatenate([np.zeros((1, targets.shape[1])), np.cumsum(targets[order], axis=0)])
+    low, high = (np.searchsorted(ascending, asked, side) for side in ("left", "right"))
+    new = low == high
+    low = np.where(new, 0 if category else np.maximum(low - 1, 0), low)
+    high = np.where(new, len(known) if category else np.minimum(high + 1, len(known)), high)
+    means: np.ndarray = (sums[high] - sums[low]) / (high - low)[:, None]
+    return means
+
+
+def _measure(targets: np.ndarray, predicted: np.ndarray, classes: int) -> tuple[str, float]:
+    if not classes:
+        spread = ((targets - targets.mean()) ** 2).sum()
+        return "R2", 1 - float(((targets - predicted) ** 2).sum() / spread) if spread else 0.0
+    right = predicted.argmax(axis=1) == targets.argmax(axis=1)
+    there = targets.sum(axis=0)
+    recalls = (targets * right[:, None]).sum(axis=0)[there > 0] / there[there > 0]
+    balanced = ("balanced accuracy", float(recalls.mean()))
+    if targets.shape[1] > 2:
+        return balanced
+    return max(("AUROC", _auroc(targets[:, 1] > 0, predicted[:, 1])), balanced, key=lambda found: found[1])
+
+
+def _auroc(positive: np.ndarray, scores: np.ndarray) -> float:
+    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    n = int(positive.sum())
+    if n in (0, len(positive)):
+        return 0.0
+    return float((ranks[positive].sum() - n * (n + 1) / 2) / (n * (len(positive) - n)))
