@@ -1,8 +1,6 @@
 """`vflbench report`: runs side by side in one self-contained HTML file, and their table as CSV and Markdown."""
 
-import itertools
 import json
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,7 +14,7 @@ import pandas as pd
 from vflbench import exposure
 from vflbench.plots import bounds, demands, learnt, life, running_time, style
 from vflbench.plots.provenance import provenance
-from vflbench.results import experiment, pricing, selection, texts
+from vflbench.results import pricing, selection, texts
 from vflbench.results.compare import middle
 from vflbench.results.folder import score_of, splits
 from vflbench.results.network import network_label
@@ -99,7 +97,11 @@ def read(
         older = [run for run in runs if "phases" not in run.summary]
         for run in older if len(older) < len(runs) else ():
             report.notes.append(f"{run.folder}: an older vflbench made it; only others are charged for predictions")
-    _tell_apart(report.panels)
+    titles = Counter(panel.title for panel in report.panels)
+    for title in [title for title, count in titles.items() if count > 1]:
+        alike = [panel for panel in report.panels if panel.title == title]
+        for panel, apart in zip(alike, selection.apart([panel.runs for panel in alike]), strict=True):
+            panel.apart = apart
     for run in found.runs:
         if "phases" in run.summary and run.summary["phases"].get("predict") is None:
             report.notes.append(f"{run.folder}: what its predictions cost is not known, and not charged")
@@ -118,20 +120,6 @@ def read(
             report.traffic[run.folder] = None
             report.priced[run.folder] = pricing.Priced(why="its ledger cannot be read")
     return report
-
-
-def _tell_apart(panels: Sequence[Panel]) -> None:
-    """Name panels of one title by the folder of their runs, or by what differs in their data where that is the same."""
-    titles = [panel.title for panel in panels]
-    for title in {title for title in titles if titles.count(title) > 1}:
-        alike = [panel for panel in panels if panel.title == title]
-        folders = [[str(run.folder.resolve().parent) for run in panel.runs] for panel in alike]
-        root = os.path.commonpath(itertools.chain(*folders))
-        places = [os.path.relpath(os.path.commonpath(own), root) for own in folders]
-        facts = experiment.split([panel.runs[0] for panel in alike])
-        for panel, place, differing in zip(alike, places, facts, strict=True):
-            named = places.count(place) == 1 and place != os.curdir
-            panel.apart = place if named else ", ".join(differing)
 
 
 # --- the table --------------------------------------------------------------------------------------------------------

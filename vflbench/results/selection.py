@@ -1,7 +1,9 @@
 """Runs side by side: which can be compared, how they differ, and which setting validation chooses."""
 
+import itertools
 import json
 import math
+import os
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -111,6 +113,16 @@ def unlike(runs: Sequence[Run]) -> list[list[Run]]:
         data = s["dataset"], s["data_variant"], s["data_source"], s.get("data_lacks"), alike
         panels[*data, s["metric"]["name"], s["metric"]["goal"]].append(run)
     return list(panels.values())
+
+
+def apart(groups: Sequence[Sequence[Run]]) -> list[str]:
+    """What tells groups of runs apart that differ in nothing else: their folder, else what differs in their data."""
+    folders = [[str(run.folder.resolve().parent) for run in runs] for runs in groups]
+    root = os.path.commonpath(itertools.chain(*folders))
+    places = [os.path.relpath(os.path.commonpath(own), root) for own in folders]
+    facts = experiment.split([runs[0] for runs in groups])
+    named = [place != os.curdir and places.count(place) == 1 for place in places]
+    return [place if own else ", ".join(other) for place, own, other in zip(places, named, facts, strict=True)]
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
