@@ -56,7 +56,7 @@ class Panel:
 
     @property
     def alarm(self) -> str | None:
-        """A warning where the data are made up, or not all there."""
+        """A warning where the data are made up, not all there, or a column gives the label away."""
         s = self.settings[0].runs[0].summary
         name = style.dataset_label(s["dataset"], s["data_variant"])
         return data_warning(s, name, "Nothing on this page says anything about real data.")

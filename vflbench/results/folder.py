@@ -311,7 +311,7 @@ _SUMMARY_OPTIONAL: dict[str, Any] = {
     "attack": dict, "metric_of": str, "averaged_model": dict, "utilisation": _NUMBER_OR_NULL,
     "waiting_seconds": _NUMBER, "engine": str,
     "cores": _NUMBER, "ship_it": dict, "times_ship_it": _NUMBER_OR_NULL, "alone": dict, "centralised": dict,
-    "others": dict, "brings": dict, "exposure": {"algorithm": str, "note": str, "entries": list},
+    "others": dict, "brings": dict, "leaks": list, "exposure": {"algorithm": str, "note": str, "entries": list},
 }  # fmt: skip
 _MANIFEST: dict[str, Any] = {
     "config": {"algorithm": {"name": str}, "dataset": {"name": str}, "network": dict},

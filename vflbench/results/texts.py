@@ -115,14 +115,20 @@ def data_alarm(of: Mapping[str, Any], partly: str = "PARTLY SYNTHETIC DATA") -> 
 
 
 def data_warning(of: Mapping[str, Any], name: str, synthetic: str) -> str | None:
-    """The same as sentences; None where the data are real and whole. `synthetic` ends it where all are made up."""
-    lacks = of.get("data_lacks")
+    """The same as sentences, and that columns give the label away; None where there is nothing to warn of.
+
+    `synthetic` ends the sentence where all data are made up.
+    """
+    lacks, leaks = of.get("data_lacks"), "; ".join(map(str, of.get("leaks") or ()))
     return {
         "synthetic": f"SYNTHETIC DATA: {name} is made up here. {synthetic}",
         "partial": f"PARTIAL DATA: {name} is real here, but not all of it: {lacks}."
         if lacks
         else f"PARTLY SYNTHETIC DATA: parts of {name} are made up.",
-    }.get(of.get("data_source") or "")
+    }.get(
+        of.get("data_source") or "",
+        leaks and f"LABEL LEAK: a column alone nearly determines the label. {leaks}." or None,
+    )
 
 
 def result_line(summary: Mapping[str, Any]) -> str:
@@ -152,6 +158,7 @@ def result_line(summary: Mapping[str, Any]) -> str:
         else f"{summary['communication_seconds']:.4g} s communication",
         *([] if epsilon is None else [f"epsilon {epsilon}"]),
         source,
+        *([f"LABEL LEAK: {'; '.join(map(str, leaks))}"] if (leaks := summary.get("leaks")) else []),
     ]
     return " · ".join(parts)
 

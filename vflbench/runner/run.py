@@ -16,7 +16,7 @@ import torch
 
 from vflbench import compiler, registry
 from vflbench.attacks import transcript
-from vflbench.data.tabular.inspection import in_words
+from vflbench.data.tabular.inspection import in_words, leaks
 from vflbench.exposure import disclosures, exposure, keys_of
 from vflbench.federation.accounting import Payload
 from vflbench.federation.codec import Encoder
@@ -350,6 +350,8 @@ def _write(
     extra: dict[str, Any] = {"codec": config.codec.name, "discloses": discloses, "exposure": learnt}
     if config.privacy.name != "none":
         extra["secure_rng"] = federation.secure
+    if found := leaks(federation.task.source.tables):
+        extra["leaks"] = found
     if config.attack.name != "none":
         assert recorder.writer is not None
         extra["attack"] = _attack(federation, recorder.writer)

@@ -70,6 +70,7 @@ class ColumnReport:
     odd_at: str = ""  #: one of them, with its line
     becomes: str = LEFT_OUT
     features: int = 0  #: that it becomes, at most
+    leak: str = ""  #: how well it alone determines the label, where it nearly does
     remarks: tuple[Remark, ...] = ()
 
     @property
@@ -163,7 +164,10 @@ def plain(text: str) -> str:
 def differ(merged: Sequence[tuple[str, str]], what: str) -> str:
     """The sentence about writings that count as one."""
     more = f" (and {len(merged) - 1} more)" if merged[1:] else ""
-    return f"{merged[0][0]!r} and {merged[0][1]!r} differ only in spaces or capitals, and count as one {what}{more}"
+    first, other = merged[0]
+    if unicodedata.normalize("NFC", first) == unicodedata.normalize("NFC", other):  # they look the same
+        return f"{first!a} and {other!a} differ only in their form of Unicode, and count as one {what}{more}"
+    return f"{first!r} and {other!r} differ only in spaces or capitals, and count as one {what}{more}"
 
 
 def without_words(cells: Column, named: Sequence[str]) -> Column:
@@ -266,7 +270,9 @@ class _About:
         words = self.cells.words
         odd = sum(count for _, count, _ in words)
         at = f"{words[0][0]!r} in {self._at(words[0][2])}" if words else ""
-        report = self._report(kind, why, odd=odd, odd_at=at, becomes="1 standardised number", features=1)
+        missing = int(np.isnan(values[self.rows]).sum())
+        counts = {"missing": missing, "distinct": len(np.unique(known)), "odd": odd, "odd_at": at}
+        report = self._report(kind, why, becomes="1 standardised number", features=1, **counts)
         if not words:
             return Judged(report, values)
         listed = ", ".join(f"{word!r} ({count})" for word, count, _ in words)

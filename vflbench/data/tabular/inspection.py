@@ -168,6 +168,12 @@ def summary(
     return tuple(found)
 
 
+def leaks(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of the summary, the columns that alone nearly determine the label."""
+    reports = [ColumnReport.of(said) for about in tables for said in about.get("columns", ())]
+    return [f"{report.file}, {report.name}: {report.leak}" for report in reports if report.leak]
+
+
 def in_words(tables: Sequence[Mapping[str, Any]], own_rows: str = "ignore", trains: bool | None = None) -> list[str]:
     """The summary for a reader, a line for each file.
 

@@ -7,7 +7,7 @@ this before the run, as a tool of the study: it needs a column and the label sid
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,9 +60,11 @@ def _marked(judged: Judged, values: np.ndarray, sample: Sample, label: str) -> J
     measure, value = strength(values, judged.levels is not None, sample)
     if value <= LIMIT:
         return judged
-    found = f"LEAK: it alone nearly determines the label {label} ({measure} {value:.4f} on {sample})"
+    found = f"{measure} {value:.4f} on {sample}"
     advice = "If it is known only after the label, list it in dataset.leave_out"
-    return judged.remark("warning", f"{found}. {advice}", "dataset.leave_out")
+    message = f"LEAK: it alone nearly determines the label {label} ({found}). {advice}"
+    judged = replace(judged, report=replace(judged.report, leak=found))
+    return judged.remark("warning", message, "dataset.leave_out")
 
 
 def sampled(labels: np.ndarray, classes: int) -> Sample | None:

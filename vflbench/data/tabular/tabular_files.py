@@ -163,14 +163,16 @@ def _load(
     labels.refuse_missing(label.null, config.label, sources[0], rows[0])
     judged = inspection.inspect(sources, held, features, rows, config)
     _refuse(sources, judged)
-    if layout == "aligned" and not several:
-        refuse(table.check_columns(config.columns, parties, len(_kept(judged[0]))))
     others = inspection.take(rows[0], counts[0])
     labelled = np.flatnonzero(~label.null[others])
     judged = leaks.mark(judged, rows, label.values[rows[0]], label.classes, config.label)
     reports = [
         [*([label.judged.report] if i == 0 else []), *(one.report for one in own)] for i, own in enumerate(judged)
     ]
+    for line in inspection.told(itertools.chain(*reports), "warning"):
+        log.warning("%s", line)
+    if layout == "aligned" and not several:
+        refuse(table.check_columns(config.columns, parties, len(_kept(judged[0]))))
     whole = _table(config, judged, rows, label.values[rows[0]], label.classes)
     if config.own_rows == "train" and len(labelled):
         whole = dataclasses.replace(whole, labelled=(labelled, label.values[others[labelled]]))
@@ -187,8 +189,6 @@ def _load(
     task = table.divide(config, whole, origin, metric, layout=layout, parties=parties, seed=seed)
     about = inspection.summary(sources, counts, rows, reports, blanks, len(labelled))
     about = tuple({**own, "written": _written(source)} for own, source in zip(about, sources, strict=True))
-    for line in inspection.told(itertools.chain(*reports), "warning"):
-        log.warning("%s", line)
     task = dataclasses.replace(task, source=dataclasses.replace(task.source, tables=about))
     if not several:
         return task
