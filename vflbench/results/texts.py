@@ -127,7 +127,7 @@ def data_warning(of: Mapping[str, Any], name: str, synthetic: str) -> str | None
         else f"PARTLY SYNTHETIC DATA: parts of {name} are made up.",
     }.get(
         of.get("data_source") or "",
-        leaks and f"LABEL LEAK: a column alone nearly determines the label. {leaks}." or None,
+        (leaks and f"LABEL LEAK: a column alone nearly determines the label. {leaks}.") or None,
     )
 
 
