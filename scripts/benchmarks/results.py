@@ -63,7 +63,7 @@ def large_run(folder: Path, messages: int, clients: int = 20, per_round: int = 5
         "cores": 0,
     }
     manifest |= {"parties": {name: dataclasses.asdict(party) for name, party in parties.items()}}
-    files.write_json(folder / "manifest.json", manifest)
+    files.write_manifest(folder, manifest)
     summary = files.summarise(
         status="completed", algorithm="glasu", dataset="digits_graph", source=DataSource("synthetic"),
         metric=Metric("accuracy", "max"),
@@ -72,7 +72,7 @@ def large_run(folder: Path, messages: int, clients: int = 20, per_round: int = 5
         device="cpu",
         **costs.summary(rounds, ends[-1]),
     )  # fmt: skip
-    files.write_json(folder / "summary.json", summary)
+    files.write_summary(folder, summary)
 
 
 def reprice() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,13 +12,12 @@ from typing import Any
 import yaml
 
 from vflbench import config, registry
-from vflbench.choosing import elsewhere
+from vflbench.choosing import duration, elsewhere
 from vflbench.plots import demands
 from vflbench.types import DIVISORS, DatasetInfo, Problem, closest, refuse
 
 COSTS = ("bytes", "seconds", "weighted")
 SEEDS = 3  # of the finals
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 #: groups and keys that a run has, and that are the question's: the same for every method
 GROUPS = ("dataset", "network", "topology", "privacy", "protection", "accounting", "compute", "engine")
 KEYS = ("data_root", "device", "predictions", "rounds", "epochs", "eval_every", "scale", "checkpoint_every")
@@ -140,11 +138,29 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     question.resume, question.overwrite = (_flag(given, key, problems) for key in ("resume", "overwrite"))
     question.seeds = _count(given, "seeds", problems) or 1
     question.prune = "prune" not in given or _flag(given, "prune", problems)
-    if question.budget is None and question.trials is None:
+    if not {"budget", "trials"} & given.keys():
         allowed = "say how long it may take, or how many settings of each method it tries: budget=30m or trials=8"
         problems.append(Problem("budget", "(missing)", allowed))
-    refuse(problems)
+    problems += _tuned(given, typed) if verb == "tune" else []
+    refuse(_told_once(problems))
     return question
+
+
+def _told_once(problems: list[Problem]) -> list[Problem]:
+    """The first problem of each word: what else is wrong with a word that is refused already is made up."""
+    return [*{(one.key, one.value): one for one in reversed(problems)}.values()][::-1]
+
+
+def _tuned(given: Mapping[str, str], typed: Mapping[str, str]) -> list[Problem]:
+    """What is wrong with the words of `tune`, which is about one method and one data set."""
+    problems, names = [], given.get("algorithm")
+    if not names or "," in names:
+        problems.append(Problem("algorithm", names or "(missing)", "name one method"))
+    if "dataset" not in typed:
+        problems.append(Problem("dataset", "(missing)", "name the data set"))
+    if "privacy.epsilon" in typed and "privacy" not in typed:
+        problems.append(Problem("privacy", "(missing)", "name the mechanism: each has values of its own"))
+    return problems
 
 
 def _unknown(key: str, value: str, equals: str, own: list[str], verb: str) -> Problem:
@@ -219,11 +235,11 @@ def _count(given: dict[str, str], key: str, problems: list[Problem], least: int 
 def _seconds(text: str | None, problems: list[Problem]) -> float | None:
     if text is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", text)
-    if found is None or not float(found[1]):
-        problems.append(Problem("budget", text, "must be a time, as in 90s, 30m, 2h or 1d"))
-        return None
-    return float(found[1]) * UNITS[found[2]]
+    if (found := duration.read(text)) is None:
+        minutes = f"{text}m"  # where only the unit is missing
+        near = minutes if duration.read(minutes) else None
+        problems.append(Problem("budget", text, duration.ALLOWED, near))
+    return found
 
 
 def _demand(text: str | None, problems: list[Problem]) -> str | None:

@@ -14,6 +14,7 @@ from vflbench.types import VflbenchError
 
 FILE = "record.json"
 SCHEMA = 1
+DELTA = "privacy.delta="  # so begins the note that it is no guarantee for so few rows
 CUT = "the budget"  # so begin the notes about what it cut, which may follow with a larger one
 
 

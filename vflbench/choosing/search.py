@@ -104,7 +104,7 @@ class Search:
         return deadline is not None and time.time() >= deadline
 
     def _note(self, text: str) -> None:
-        if text not in self.record.notes:
+        if text and text not in self.record.notes:
             self.record.notes.append(text)
 
     def _forget(self, beginning: str) -> None:
@@ -119,14 +119,14 @@ class Search:
         unit = "seconds" if self.question.cost == "seconds" else "bytes"
         refused: dict[str, dict[str, Any]] = {}
         for task, found in self.workers.carry_out(self._measured(methods), self.work.measure):
-            own = [method for method in methods if method.algorithm == task.about.algorithm]
             if "error" in found:
                 refused[task.about.algorithm] = found
                 continue
             record.question |= {"metric": found["metric"], "goal": found["goal"]}
             if found["floor"]:
                 record.floor = found["floor"]
-            for method in own:
+            self._note(found.get("large_delta", ""))
+            for method in (one for one in methods if one.algorithm == task.about.algorithm):
                 method.expected = found[unit] * found["rounds"]
                 method.space = spaces.limited(method.space, found["most"])
                 method.wall_seconds = found["wall_seconds"] * found["rounds"]

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vflbench.choosing.record import CUT, Trial
+from vflbench.choosing.record import CUT, DELTA, Trial
 from vflbench.plots import style
 from vflbench.results.texts import human_bytes
 
@@ -49,7 +49,7 @@ def missed(trials: Sequence[Trial], best: Trial) -> str:
 
 
 def unfinished(found: Mapping[str, Any]) -> list[str]:
-    """Why an answer may be another one: its search has not ended, and what goes on; what the budget left out."""
+    """Why an answer may be another one: its search has not ended, and what goes on, what the budget left out."""
     status, said = found["status"], list[str]()
     if status != "complete":
         more = " and a larger budget" if status == "out of budget" else ""
@@ -58,6 +58,7 @@ def unfinished(found: Mapping[str, Any]) -> list[str]:
         )
         if found["missing"]:
             said.append(f"Missing: {'; '.join(found['missing'])}.")
+    said += [f"{note}." for note in found["notes"] if note.startswith(DELTA)]
     return said + [f"{note[0].upper()}{note[1:]}." for note in found["notes"] if note.startswith(CUT)]
 
 

@@ -236,4 +236,4 @@ def write_unrun(
     # the disk may be what failed; the user sees the reason all the same
     with contextlib.suppress(VflbenchError, OSError):
         _write_hydra(folder, cfg)
-        files.write_json(folder / "summary.json", summary)
+        files.write_summary(folder, summary)

@@ -115,6 +115,7 @@ def job(
     halt : may end it after an evaluation.
     """
     hydra = HydraConfig.get()
+    config.settle(cfg, hydra.overrides.task)
     folder = Path(hydra.runtime.output_dir)
     label = ""
     if total is not None:

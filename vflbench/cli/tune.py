@@ -21,7 +21,7 @@ from vflbench.cli.choose import search
 from vflbench.cli.words import RUNS, say, shown
 from vflbench.results.folder import atomic_write
 from vflbench.results.sweep import align
-from vflbench.types import Problem, VflbenchError, refuse
+from vflbench.types import VflbenchError
 
 PLACE = RUNS / "tune"
 #: how much noise is the run's own, and the mechanism is in the file's place
@@ -68,15 +68,6 @@ def ask(words: Sequence[str], out: str | None, config_dir: str | None) -> tuple[
     VflbenchError : there is no place for the file, or it already exists.
     """
     asked = question.parse(words, "tune", config_dir)
-    problems = []
-    if asked.algorithms is None or len(asked.algorithms) != 1:
-        problems.append(Problem("algorithm", ",".join(asked.algorithms or []) or "(missing)", "name one method"))
-    if not any(word.startswith("dataset=") for word in asked.words):
-        problems.append(Problem("dataset", "(missing)", "name the data set"))
-    if asked.epsilon is not None and asked.mechanism is None:
-        problems.append(Problem("privacy", "(missing)", "name the mechanism: each has values of its own"))
-    refuse(problems)
-    assert asked.algorithms is not None
     file = _file(asked, out)
     if file.exists() and not asked.overwrite:
         raise VflbenchError(f"{file} already exists: replace it with overwrite=true, or choose another --out DIR")

@@ -29,10 +29,12 @@ from vflbench.config.composition import (
     own_options,
     plain,
     session,
+    settle,
     without_secrets,
 )
 from vflbench.config.fit import check, objective_problems
 from vflbench.config.overrides import folder_of, for_all_links, refusing
+from vflbench.config.refused import Judged
 from vflbench.config.typed import (
     HYDRAS,
     convert,
@@ -69,6 +71,7 @@ __all__ = [
     "quoted",
     "refusing",
     "session",
+    "settle",
     "to_config",
     "untyped",
     "without_secrets",
@@ -193,11 +196,13 @@ def plan(
     every = list(words.combinations(hydra, known)) if sweeping else [base]
     plains = [plain(composed) for composed in every]
     lacking = _Lacking(hydra, typed, of_run, plains, sweeping and loading and not adaptive)
+    judged = Judged(found.problems, (o.key_or_group for o in typed))
     misnamed = not loading or bool(found.problems) or any(o.key_or_group not in lacking.somewhere for o in of_run)
     for composed, values in zip(every, plains, strict=True):
         kinds = kinds_of(values, whole=not misnamed)
         for override in of_run:
-            problems = value_problems(override, values, kinds, groups, adaptive)
+            guessed = judged.unknown(override.key_or_group)
+            problems = value_problems(override, values, kinds, groups, adaptive, guessed)
             told = override in found.faulty and override.key_or_group not in lacking.somewhere  # once is enough
             if not told and not (problems and lacking.notes(override, composed, values)):
                 found.note(problems, override)
@@ -210,7 +215,9 @@ def plan(
             return _adaptive_plan(hydra, typed, given, sweeper)
         return _sweep_plan(hydra, typed, wanted, lacking)
     whole = not (misnamed and found.problems)
-    return _run_plan(hydra, [line(o) for o in typed if o not in found.faulty], whole, base, found)
+    judged = Judged(found.problems, judged.typed)
+    sound = [line(o) for o in typed if o not in found.faulty and not judged.unknown(o.key_or_group)]
+    return _run_plan(hydra, sound, whole, base, found, judged)
 
 
 def _with_preset(
@@ -269,7 +276,9 @@ def _objective_problems(cfg: DictConfig, typed: list[Override]) -> list[Problem]
     return [] if swept else objective_problems(cfg.objective, cfg.target)
 
 
-def _run_plan(hydra: Session, sound: list[str], whole: bool, base: DictConfig, found: _Findings) -> Plan:
+def _run_plan(
+    hydra: Session, sound: list[str], whole: bool, base: DictConfig, found: _Findings, judged: Judged
+) -> Plan:
     """The plan of one run from its `sound` overrides. Raises ConfigError: all problems, those found before too.
 
     Not `whole`: the run will not start, so its values are set in what is composed already.
@@ -280,7 +289,7 @@ def _run_plan(hydra: Session, sound: list[str], whole: bool, base: DictConfig, f
     found.note(mistyped)
     if config is not None:
         config = replace(config, untyped=untyped(cfg))
-        found.note(check(config, whole))
+        found.note(check(judged.without(config), whole))
     if found.problems or config is None:
         raise ConfigError(found.problems)
     return Plan(cfg, config, None, frozenset())

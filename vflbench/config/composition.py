@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from omegaconf.errors import OmegaConfBaseException
 from omegaconf.resolvers import oc
 
 from vflbench import hydra_internals, registry
-from vflbench.config.typed import HYDRAS, OPEN
+from vflbench.config import text_values
+from vflbench.config.typed import HYDRAS, OPEN, kinds_of
 from vflbench.federation import delays
 from vflbench.hydra_internals import OWN_LAUNCHER, Override, Session
 from vflbench.types import VflbenchError, closest
@@ -89,11 +91,18 @@ def _store_plugins(overrides: list[str]) -> None:
 def compose(hydra: Session, overrides: Sequence[str], sweep: bool = False) -> DictConfig:
     """The composed configuration, `hydra` included. Raises VflbenchError, in Hydra's words, where Hydra refuses."""
     try:
-        return hydra.composed(overrides, sweep)
+        cfg = hydra.composed(overrides, sweep)
     except Exception as error:  # beside Hydra's own errors: its assertions and conversions fail on what was typed
         texts = [str(error), str(error.__cause__ or "")]
         reasons = texts if isinstance(error, yaml.YAMLError) else [text.strip().partition("\n")[0] for text in texts]
         raise VflbenchError(UNCOMPOSED + " ".join(filter(None, reasons))) from error
+    settle(cfg, overrides)
+    return cfg
+
+
+def settle(cfg: DictConfig, words: Iterable[str]) -> None:
+    """Read texts for keys of other types in a configuration composed with `words`, in place (text_values.py)."""
+    text_values.settle(cfg, words, partial(kinds_of, whole=False))
 
 
 def name_of(hydra: Session, group: str, option: str) -> str | None:
@@ -130,6 +139,7 @@ def configurations(hydra: Session, jobs: Iterable[Sequence[str]]) -> Iterator[tu
         with open_dict(cfg):
             for override in own:
                 OmegaConf.update(cfg, override.key_or_group, override.value())
+        settle(cfg, job)
         yield list(job), plain(cfg)
 
 

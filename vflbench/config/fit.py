@@ -3,7 +3,10 @@
 What the registry knows comes first, then the rules of modules.
 """
 
+import contextlib
+
 from vflbench import adapt, registry
+from vflbench.config.refused import REFUSED, RefusedError, sound
 from vflbench.config.typed import KEYED, shown
 from vflbench.federation import delays
 from vflbench.privacy import serving
@@ -11,67 +14,75 @@ from vflbench.types import AlgorithmInfo, Problem, RunConfig, division, hook, mo
 
 
 def check(config: RunConfig, whole: bool = True) -> list[Problem]:
-    """What does not fit together.
+    """What does not fit together; a rule that asks for a value that was refused (`refused.REFUSED`) is skipped.
 
     `whole`: the options' dataclasses are the modules' own, and the rules of the modules are checked too.
     """
-    info = registry.algorithms()[config.algorithm.name]
-    if whole:
-        config = adapt.parties(config, info)
-    problems = [*_choice_problems(config, info), *_length_problems(config, info), *_serving_problems(config, info)]
-    problems += _copies_problems(config) + objective_problems(config.objective, config.target)
+    info: AlgorithmInfo = REFUSED
+    with contextlib.suppress(RefusedError):
+        info = registry.algorithms()[config.algorithm.name]
+        config = adapt.parties(config, info) if whole else config
+    problems = sound(_dataset_problems, config, info)
+    for group in CHOSEN:
+        problems += sound(_choice_problems, config, info, group)
+    problems += sound(_length_problems, config, info) + sound(_serving_problems, config, info)
+    problems += sound(_copies_problems, config) + sound(objective_problems, config.objective, config.target)
     for group in (*KEYED, "model") if whole else ():
         check_keys = hook(module_of(getattr(config, group)), "check")
         if check_keys and not any(problem.key == group for problem in problems):
-            problems += check_keys(getattr(config, group))
-    problems += delays.check(config.compute) + _codec_problems(config, info)
-    if not whole:
-        return problems
-    problems += _transport_problems(config, info)
-    data = registry.datasets()[config.dataset.name]
+            problems += sound(check_keys, getattr(config, group))
+    problems += sound(delays.check, config.compute) + sound(_codec_problems, config, info)
+    if whole:
+        problems += sound(_transport_problems, config, info) + sound(_module_problems, config, info, problems)
+    return problems
+
+
+def _module_problems(config: RunConfig, info: AlgorithmInfo, before: list[Problem]) -> list[Problem]:
+    """What the modules of the data set and the algorithm refuse, where `before` has no problem with the model."""
+    data, problems = registry.datasets()[config.dataset.name], list[Problem]()
     if check_data := hook(registry.load_dataset(data.name), "check"):
         layout = registry.fit(info, data) or data.layouts[0]
-        problems += check_data(config.dataset, layout, division(config.algorithm))
+        problems += sound(check_data, config.dataset, layout, division(config.algorithm))
     # An algorithm's own rules read the model's keys.
     check_own = hook(registry.load_algorithm(info.name), "check")
-    if check_own and not any(problem.key == "model" for problem in problems):
-        problems += check_own(config)
+    if check_own and not any(problem.key == "model" for problem in [*before, *problems]):
+        problems += sound(check_own, config)
     return problems
 
 
-def _choice_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
-    """The data set, and the options of other groups, that the algorithm cannot run with."""
-    problems = []
+def _dataset_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
+    """The data set that the algorithm cannot run with."""
     data = registry.datasets()[config.dataset.name]
-    if registry.fit(info, data) is None:
-        fitting = [name for name, other in registry.datasets().items() if registry.fit(info, other)]
-        allowed = f"{info.name} runs on {' or '.join(info.layouts)} data: {', '.join(fitting)}"
-        problems.append(Problem("dataset", data.name, allowed))
-    chosen = {
-        "privacy": (config.privacy.name, registry.options("privacy", info, info.privacy)),
-        "protection": (config.protection.name, registry.options("protection", info, info.protections)),
-        "attack": (config.attack.name, registry.options("attack", info, info.attacks)),
-        "accounting": (config.accounting, registry.options("accounting", info, info.accounting)),
-        "topology": (config.topology.name, registry.options("topology", info, info.topologies)),
-        "model": (config.model.name if config.model is not None else None, info.models),
-    }
-    for group, (name, allowed_names) in chosen.items():
-        if name not in allowed_names and not (name is None and not allowed_names):
-            has = (
-                f"{info.name} can have: {', '.join(allowed_names)}"
-                if allowed_names
-                else f"{info.name} takes no {group}"
-            )
-            if name is None:  # an option file of the user's that names none
-                has += (
-                    f"; say model={allowed_names[0]}, or `- override /model@_global_.model: {allowed_names[0]}` in "
-                    "its defaults"
-                )
-            why = dict(info.refuses) if group == "privacy" else {}
-            if reason := why.get(name or "", why.get("any")):
-                has += f" ({reason})"
-            problems.append(Problem(group, shown(name), has))
-    return problems
+    if registry.fit(info, data) is not None:
+        return []
+    fitting = [name for name, other in registry.datasets().items() if registry.fit(info, other)]
+    allowed = f"{info.name} runs on {' or '.join(info.layouts)} data: {', '.join(fitting)}"
+    return [Problem("dataset", data.name, allowed)]
+
+
+# Group -> the field of AlgorithmInfo with the options that the algorithm can have.
+CHOSEN = {
+    **{"privacy": "privacy", "protection": "protections", "attack": "attacks", "accounting": "accounting"},
+    **{"topology": "topologies", "model": "models"},
+}
+
+
+def _choice_problems(config: RunConfig, info: AlgorithmInfo, group: str) -> list[Problem]:
+    """The option of a group that the algorithm cannot run with."""
+    chosen, own = getattr(config, group), getattr(info, CHOSEN[group])
+    allowed_names = own if group == "model" else registry.options(group, info, own)
+    name = chosen if chosen is None or group == "accounting" else chosen.name
+    if name in allowed_names or (name is None and not allowed_names):
+        return []
+    has = f"{info.name} can have: {', '.join(allowed_names)}" if allowed_names else f"{info.name} takes no {group}"
+    if name is None:  # an option file of the user's that names none
+        has += (
+            f"; say model={allowed_names[0]}, or `- override /model@_global_.model: {allowed_names[0]}` in its defaults"
+        )
+    why = dict(info.refuses) if group == "privacy" else {}
+    if reason := why.get(name or "", why.get("any")):
+        has += f" ({reason})"
+    return [Problem(group, shown(name), has)]
 
 
 def objective_problems(objective: str | None, target: float | None) -> list[Problem]:

@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from vflbench import registry
 from vflbench.config.composition import compose
-from vflbench.config.typed import LARGEST, OPEN, convert_value, shown
+from vflbench.config.typed import LARGEST, OPEN, convert_typed, shown
 from vflbench.hydra_internals import Glob, HydraException, Override, RangeSweep, Session, line, values_of
 from vflbench.types import ConfigError, Mbps, Milliseconds, Problem, VflbenchError, closest
 
@@ -123,7 +123,9 @@ def for_all_links(hydra: Session, overrides: Sequence[str]) -> list[str]:
         _, leaf, divisor = LINK_KEYS[override.key_or_group]
         given = text.partition("=")[2]
         if divisor > 1:
-            values = [None if v is None else float(Decimal(str(v)) / divisor) for v in values_of(override)]
+            kind = LINK_KEYS[override.key_or_group][0]
+            numbers = [convert_typed(kind, v, "", []) for v in values_of(override)]
+            values = [None if v is None else float(Decimal(str(v)) / divisor) for v in numbers]
             given = ",".join(map(str, map(shown, values)))
         same = f"${{network.client_server.{leaf}}}" if override.is_sweep_override() else given
         found += [f"network.client_server.{leaf}={given}", f"network.client_client.{leaf}={same}"]
@@ -147,7 +149,7 @@ def link_problems(typed: Iterable[Override]) -> Iterator[tuple[Override, Problem
             problems = [Problem(key, value, allowed)]
         else:
             for one in values_of(override):
-                convert_value(kind, one, key, problems)
+                convert_typed(kind, one, key, problems)
         for problem in problems:
             yield override, problem
 

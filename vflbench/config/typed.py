@@ -5,6 +5,7 @@ Each value that is missing, unknown, mistyped or out of range becomes a `Problem
 
 import dataclasses
 import functools
+import itertools
 import math
 import re
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from vflbench import registry
+from vflbench.config import text_values
 from vflbench.contracts import OPTIONS
 from vflbench.hydra_internals import Override, line, values_of
 from vflbench.types import ConfigError, Problem, Range, RunConfig, closest
@@ -71,10 +73,12 @@ def value_problems(
     kinds: Mapping[str, Any],
     groups: frozenset[str],
     adaptive: bool = False,
+    guessed: bool = False,
 ) -> list[Problem]:
     """What is wrong with a `key=value` for a configuration `values` of types `kinds`.
 
-    `adaptive`: a sweeper may choose between two ends.
+    `adaptive`: a sweeper may choose between two ends. `guessed`: nobody knows which keys stand beside this one, as the
+    option that has them was refused; only the value is judged, where the key is there.
     """
     key, parts = override.key_or_group, override.key_or_group.split(".")
     if override.package is not None:
@@ -87,6 +91,8 @@ def value_problems(
             return []  # open below here
         listed = [name for name in fields if not isinstance(inside, dict) or name in inside]
         if part not in (fields if override.is_add() else listed):
+            if guessed:
+                return []
             typed = line(override).partition("=")[2]
             if part in groups and depth == 0:  # a group that is not set, e.g. a model for an algorithm that takes none
                 return [Problem(key, typed, f"no {part} is chosen")]
@@ -106,10 +112,29 @@ def value_problems(
         return [Problem(f"~{key}", line(override).partition("=")[2], allowed)]
     problems: list[Problem] = []
     listed_values = adaptive or not override.is_sweep_override() or override.is_discrete_sweep()
-    for value in values_of(override) if listed_values else []:
-        if not (isinstance(value, str) and "${" in value):
-            convert_value(kind, value, key, problems)
+    words = [*override.sweep_string_iterator()] if override.is_discrete_sweep() else [line(override).partition("=")[2]]
+    for value, word in itertools.zip_longest(values_of(override), words) if listed_values else []:
+        convert_typed(kind, value if word is None else text_values.as_typed(kind, value, word), key, problems)
     return problems
+
+
+def convert_typed(kind: Any, value: Any, key: str, problems: list[Problem]) -> Any:
+    """As `convert_value`, of what was typed: it may refer to environment variables, and to other keys.
+
+    The latter are known when the configuration is composed; such a value is returned as it is.
+    """
+    try:
+        found = text_values.resolved(value)
+    except ValueError as unset:
+        problems.append(Problem(key, value, str(unset)))
+        return None
+    if isinstance(found, str) and "${" in found:
+        return found
+    own: list[Problem] = []
+    converted = convert_value(kind, found, key, own)
+    named = f"{value} (the text {found!r})" if found is not value else None
+    problems += own if named is None else [dataclasses.replace(one, value=named) for one in own]
+    return converted
 
 
 def _unlisted_key(typed: str, parts: list[str], depth: int, inside: Any, is_field: bool) -> str | None:
@@ -247,6 +272,7 @@ def convert_value(kind: Any, value: Any, key: str, problems: list[Problem]) -> A
 
     Where it has another type, or is out of range, a problem is added, and what is returned means nothing.
     """
+    value = text_values.read(kind, value) if isinstance(value, str) else value
     if dataclasses.is_dataclass(kind):
         return convert_dataclass(kind, value, f"{key}.", problems)
     allowed, before = Range(), len(problems)

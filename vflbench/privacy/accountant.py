@@ -22,6 +22,7 @@ import numpy as np
 SEARCH_END = 500.0  # Opacus looks for epsilon in [0, 500]
 ORDERS = (*(1 + i / 10 for i in range(1, 100)), *map(float, range(12, 64)))  # of RDP: 1.1 to 10.9, 12 to 63
 MOST_NOISE = 1e6  # noise multiplier
+LEAST = 1e-9  # an epsilon over its target; below that it counts as this in a root search
 History = tuple[tuple[float, float, int], ...]  # noise multiplier, sample rate and steps of releases that compose
 
 
@@ -118,6 +119,8 @@ def least_epsilon(delta: float) -> float:
 def spent_epsilon(history: Sequence[tuple[float, float, int]], delta: float, accountant: str = "rdp") -> float:
     """The epsilon that an accountant of Opacus proves; infinity without noise.
 
+    Never below 0: at a large delta the formulas of RDP and PRV go there, and what they prove then is epsilon 0.
+
     Parameters
     ----------
     history : (noise multiplier, sample rate, steps) of the releases that are composed.
@@ -130,6 +133,11 @@ def spent_epsilon(history: Sequence[tuple[float, float, int]], delta: float, acc
         return 0.0
     if any(noise == 0 for noise, _, _ in spent):
         return math.inf
+    return max(_proved(spent, delta, accountant), 0.0)
+
+
+def _proved(spent: History, delta: float, accountant: str) -> float:
+    """What the formulas of `spent_epsilon` give for releases with noise; it may be below 0."""
     if accountant == "exact":
         return epsilon(mu_of_steps(spent), delta)
     if accountant == "prv":
@@ -161,7 +169,10 @@ def _prv_epsilon(history: tuple[tuple[float, float, int], ...], delta: float) ->
         warnings.simplefilter("ignore", RuntimeWarning)  # log(0) at a sample rate of 1
         # Opacus bounds epsilon by RDP only to start its search
         warnings.filterwarnings("ignore", message="Optimal order is the")
-        return float(counted.get_epsilon(delta))
+        try:
+            return float(counted.get_epsilon(delta))
+        except RuntimeError:  # "Cannot compute epsilon": the least one of its grid, far below 0, suffices already
+            return -math.inf
 
 
 def classical_epsilon(history: Sequence[tuple[float, float, int]], delta: float) -> float:
@@ -199,7 +210,7 @@ def calibrate_steps(
 
     def excess(log_noise: float) -> float:
         epsilon = spent_epsilon([(math.exp(log_noise), sample_rate, steps), *beside], delta, accountant)
-        return math.log(epsilon / target) if epsilon > 0 else -math.inf
+        return math.log(max(epsilon / target, LEAST))  # finite, or the root search would fail
 
     # RDP starts without sampling, which only helps and has a closed form. PRV and GDP cost the same at any rate, and
     # PRV is not made for a rate of 1.

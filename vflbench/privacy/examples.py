@@ -27,7 +27,7 @@ import numpy as np
 from vflbench.privacy import accountant
 from vflbench.privacy.gaussian import gaussian_like
 from vflbench.privacy.gradients import poisson
-from vflbench.privacy.keys import Clipped, known_delta, reported, target
+from vflbench.privacy.keys import known_delta, large_delta, reported, target
 from vflbench.privacy.mechanisms import Facts
 from vflbench.seeding import SecretStream
 from vflbench.types import ConfigError, FederationError, PrivacyConfig, Problem
@@ -43,14 +43,8 @@ log = logging.getLogger(__name__)
 
 def warn(config: PrivacyConfig, rows: Sequence[int]) -> None:
     """Log a warning where delta is 1 / n or above: it would allow the publication of a row."""
-    if isinstance(config, Clipped) and known_delta(config) >= 1 / max(rows):
-        log.warning(
-            "privacy.delta=%g is not below 1/n = %.3g of a party with %d rows: publishing one of them would satisfy "
-            "it.",
-            config.delta,
-            1 / max(rows),
-            max(rows),
-        )
+    if told := large_delta(config, max(rows)):
+        log.warning("%s.", told)
 
 
 def plan(
@@ -75,7 +69,8 @@ def plan(
     ------
     ConfigError : no noise reaches the target epsilon.
     """
-    warn(config, rows)
+    if not pooled:  # else the runner has, by the task's rows
+        warn(config, rows)
     if config.name == "dp_sgd":
         for count, taken in sorted(set(zip(rows, steps, strict=True))):
             noise_multiplier(config, count, batch, taken, beside(count), pooled)

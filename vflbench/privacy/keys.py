@@ -91,6 +91,23 @@ def settled(config: Any, units: int | None = None) -> Any:
     return replace(config, **changes)
 
 
+def large_delta(config: Any, units: int) -> str:
+    """A sentence where delta would allow to publish a unit: it is 1 / `units` or above. Else an empty text.
+
+    Parameters
+    ----------
+    units : those that the largest party protects.
+    """
+    keys = vars(config)
+    counts = isinstance(config, Clipped) or keys.get("row_epsilon") is not None  # the others' epsilons need no delta
+    if not counts or not keys["delta"] or keys["delta"] * units < 1:
+        return ""
+    return (
+        f"privacy.delta={keys['delta']:g} is not below 1/n = {1 / units:.3g} of a party with {units} rows: publishing "
+        "one of them would satisfy it"
+    )
+
+
 def target(config: Any) -> dict[str, float] | None:
     """What is to be spent, `epsilon` or `mu`, of settled keys; None where they say how much noise there is."""
     for key in ("epsilon", "mu"):
@@ -131,8 +148,8 @@ def check_budget(config: Budget, rdp: bool = False) -> list[Problem]:
     """
     problems = []
     delta, epsilon = config.delta, config.epsilon
-    if delta is not None and not 0 < delta < 1:
-        allowed = "must lie between 0 and 1, well below one over the number of rows"
+    if delta is not None and not 0 < delta <= 0.5:
+        allowed = "must lie between 0 and 0.5, well below one over the number of rows"
         problems.append(Problem("privacy.delta", delta, allowed))
     first, *more = _given(config) or ["epsilon"]
     if more:

@@ -101,6 +101,16 @@ def by_organisation(parties: Iterable[Any]) -> dict[str, dict[str, Any]]:
     return {name: keys.added(several) for name, several in members.items()}
 
 
+def zero_in_words(together: Mapping[str, Any]) -> str:
+    """Why the epsilon of releases that were made is 0; an empty text where it is not."""
+    if together["epsilon"] or not together["delta"] or not together["releases"]["done"]:
+        return ""
+    return (
+        f"epsilon is 0, the least that there is: delta={together['delta']:g} by itself allows all that these releases "
+        "can tell (the accountant's formula may even give less than 0)"
+    )
+
+
 def clipped(spent: Mapping[str, Mapping[str, Any]]) -> str:
     """Which party clipped what share of its rows, in words; empty if no party counts it.
 

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -139,6 +139,32 @@ def infinities(value: Any) -> Any:
     return "inf" if isinstance(value, float) and value == math.inf else value
 
 
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write `manifest.json`. Raises VflbenchError, and writes nothing, where a reader would refuse it."""
+    _write_checked(folder / "manifest.json", manifest, validate_manifest)
+
+
+def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
+    """Write `summary.json`. Raises VflbenchError, and writes nothing, where a reader would refuse it."""
+    _write_checked(folder / "summary.json", summary, validate_summary)
+
+
+def _write_checked(path: Path, value: Mapping[str, Any], validate: Callable[[Mapping[str, Any]], list[str]]) -> None:
+    value = plain(value)
+    _refuse(path, validate(value))
+    write_json(path, value)
+
+
+def _refuse(path: Path, problems: Sequence[str]) -> None:
+    """Raise VflbenchError where there are problems: vflbench could not read what it wrote."""
+    if problems:
+        more = f" and {len(problems) - 3} more" if problems[3:] else ""
+        raise VflbenchError(
+            f"{path} is not written, as no reader would accept it: {'; '.join(problems[:3])}{more}. This is a fault of "
+            "the method, the mechanism or another option that gave it"
+        )
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write `plain(value)` as JSON, with the keys in their order."""
     atomic_write(path, json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
@@ -165,14 +191,32 @@ def write_curve(path: Path, rows: Sequence[Mapping[str, Any]], metric: str) -> N
     Raises
     ------
     ValueError : a row has a key that is no column and would be lost.
+    VflbenchError : a reader would refuse it; nothing is written.
     """
     columns = curve_columns(metric)
+    _refuse(path, validate_curve(rows))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
         writer.writerow({key: _cell(value) for key, value in row.items()})
     atomic_write(path, text.getvalue())
+
+
+def validate_curve(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Where the rows break the run folder's contract, one line each."""
+    problems, before = list[str](), -1
+    for row in rows:
+        cells = {key: value.item() if isinstance(value, np.generic) else value for key, value in row.items()}
+        for key, value in cells.items():
+            if isinstance(value, bool) or not isinstance(value, _NUMBER_OR_NULL):
+                problems.append(f"{key} of round {row.get('round')}: {value!r} is no number")
+        number = cells.get("round")
+        if not isinstance(number, int) or number <= before:
+            problems.append(f"round: {number!r} after {before}; rounds are whole numbers, and rise")
+        else:
+            before = number
+    return problems
 
 
 def _cell(value: Any) -> str:

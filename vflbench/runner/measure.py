@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from vflbench.privacy import keys
 from vflbench.runner import bounds
 from vflbench.runner.federation import Federation
 from vflbench.types import AlgorithmInfo, RunConfig, hook
@@ -17,7 +18,8 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
     -------
     dict : `bytes`, virtual `seconds` and `wall_seconds` of the round, `rounds` until the first evaluation, the task's
         `metric` and its `goal`, and `floor`: floor and ceiling as in a run's summary, {} with floor=none. `most` has
-        the keys of the algorithm that the data limit, with the largest value of each.
+        the keys of the algorithm that the data limit, with the largest value of each. `large_delta` is a sentence
+        where delta is no guarantee for so few rows.
 
     Raises
     ------
@@ -42,4 +44,5 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
         "goal": metric.goal,
         "floor": floor,
         "most": most(federation.task, federation.config) if most else {},
+        "large_delta": keys.large_delta(federation.decided.privacy, federation.task.units),
     }

@@ -218,10 +218,10 @@ class Finished(Trained):
             with files.atomic(folder / "trace.parquet") as trace:  # what parties did is the same
                 shutil.copyfile(self.folder / "trace.parquet", trace)
             files.write_curve(folder / "curve.csv", curve, self.summary["metric"]["name"])
-            files.write_json(folder / "manifest.json", manifest)
+            files.write_manifest(folder, manifest)
             if draw is not None and curve:
                 draw(folder, summary, pictures)
-            files.write_json(folder / "summary.json", summary)
+            files.write_summary(folder, summary)
         return False
 
     def seconds(self, network: NetworkConfig, until: int, predictions: int) -> float:

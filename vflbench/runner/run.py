@@ -24,7 +24,7 @@ from vflbench.federation.engine import Engine
 from vflbench.federation.links import LINK_KINDS
 from vflbench.federation.phases import Exchange, Tapes, exchange, one_by_one
 from vflbench.federation.snapshot import Cut
-from vflbench.privacy import mechanisms
+from vflbench.privacy import keys, mechanisms
 from vflbench.results import folder as files
 from vflbench.results import parquet
 from vflbench.results.experiment import SEMANTICS
@@ -99,7 +99,7 @@ def run(
         # from here on there is a run: one that is interrupted says how far it came, once its engine can be asked
         if host is None:
             building.enter_context(interrupts.held_back())
-        files.write_json(folder / "manifest.json", manifest)
+        files.write_manifest(folder, manifest)
         if saved is None:
             checkpoints.begin()
         observer = _observer(federation, host, saved)
@@ -147,11 +147,9 @@ def run(
                 )
                 if draw is not None and observer.rows:
                     draw(folder, summary)
-                files.write_json(
-                    folder / "manifest.json",
-                    {**manifest, "ended": provenance.later(manifest["started"], time.perf_counter() - opened)},
-                )
-                files.write_json(folder / "summary.json", summary)
+                ended = provenance.later(manifest["started"], time.perf_counter() - opened)
+                files.write_manifest(folder, {**manifest, "ended": ended})
+                files.write_summary(folder, summary)
                 if observer.status not in ("interrupted", "failed"):
                     _forget(checkpoints, engine)
             logs.finish(summary)  # after the run's own files: whatever happens to it, the run is there
@@ -369,11 +367,7 @@ def _write(
     if floor:
         shipped = floor["ship_it"] if live else bounds.on_network(floor["ship_it"], config.network)
         floor |= {"ship_it": shipped, "times_ship_it": bounds.times(files.charged(spent_on["bytes_by_link"]), shipped)}
-    source, private = federation.task.source, mechanisms.together(spent)
-    if private is not None:
-        release = private.pop("one_prediction", None)
-        if served := serving.both_ways(config.privacy, release, rows, metric, observer.otherwise):
-            private["serving"] = served
+    source, private = federation.task.source, _private(federation, observer, spent, rows)
     return files.summarise(
         status=observer.status, reason=observer.reason, algorithm=federation.info.name, dataset=config.dataset.name,
         source=source,
@@ -385,6 +379,23 @@ def _write(
         device=federation.device,
         privacy=private, extra={**federation.facts, **extra, **floor, **observer.extra},
     )  # fmt: skip
+
+
+def _private(
+    federation: Federation, observer: Observer, spent: Mapping[str, Mapping[str, Any]], rows: list[dict[str, Any]]
+) -> dict[str, Any] | None:
+    """The summary's `privacy`, of what each organisation has `spent`. None without privacy."""
+    private = mechanisms.together(spent)
+    if private is None:
+        return None
+    release = private.pop("one_prediction", None)
+    metric = federation.task.metric
+    if served := serving.both_ways(federation.config.privacy, release, rows, metric, observer.otherwise):
+        private["serving"] = served
+    if zero := mechanisms.zero_in_words(private):
+        log.warning("%s.", zero)
+    told = [keys.large_delta(federation.decided.privacy, federation.task.units), zero]  # the first is logged already
+    return private | ({"notes": notes} if (notes := [*filter(None, told)]) else {})
 
 
 def _around(federation: Federation, engine: Engine, observer: Observer) -> Around:

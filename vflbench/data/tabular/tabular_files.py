@@ -15,11 +15,12 @@ hashed The rows whose ID is in every file, found by comparing hashes: every othe
 The messages of both are on the ledger, in the phase `align`; no wall time includes them.
 """
 
+import contextlib
 import dataclasses
 import importlib.util
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -302,7 +303,8 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
     def needs(column: str | None, key: str, where: int) -> None:
         if column and column not in names[where]:
             near = closest(column, names[where])
-            problems.append(Problem(key, column, f"{sources[where]} has no such column (of {len(names[where])})", near))
+            allowed = f"{sources[where]} has no such column (of {len(names[where])})"
+            problems.append(Problem(key, column, allowed + _in_quotes(key, column, names[where]), near))
 
     needs(config.label, "dataset.label", 0)
     for i, source in enumerate(sources):
@@ -315,7 +317,8 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
         for column in getattr(config, option):
             if column not in known:
                 near = closest(column, known)
-                problems.append(Problem(f"dataset.{option}", column, "no file has such a column", near))
+                allowed = "no file has such a column" + _in_quotes(f"dataset.{option}", column, known, "[{}]")
+                problems.append(Problem(f"dataset.{option}", column, allowed, near))
     if config.label in config.leave_out or config.label == config.id:
         problems.append(Problem("dataset.label", config.label, "is also dataset.id or in dataset.leave_out"))
     none = {config.id, config.label, *config.leave_out}
@@ -325,6 +328,23 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
             problems.append(Problem("dataset.files", source.url, "has no column to learn from"))
     refuse(problems)
     return features
+
+
+def _in_quotes(key: str, column: str, names: Iterable[str], form: str = "{}") -> str:
+    """How to write the name of a column that was read as a number; an empty text where no name is that number."""
+    try:
+        number = float(column)
+    except ValueError:
+        return ""
+    for name in names:
+        with contextlib.suppress(ValueError):
+            if float(name) == number:
+                quoted = form.format(f'"{name}"')
+                leaf = key.removeprefix("dataset.")
+                return (
+                    f"; it is read as a number. Quote {name}: {leaf}: {quoted} in an option file, or {key}='{quoted}'"
+                )
+    return ""
 
 
 # --- columns as numbers -----------------------------------------------------------------------------------------------
