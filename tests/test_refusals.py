@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from vflbench import config
+import vflbench
+from vflbench import cli, config
 from vflbench.choosing import duration, question
 from vflbench.config import text_values
 from vflbench.config.refused import REFUSED, RefusedError, sound
@@ -102,7 +103,10 @@ def test_a_rule_ends_where_it_asks_for_a_refused_value() -> None:
     [
         *(("90s", 90), ("30m", 1800), ("30min", 1800), ("1h30m", 5400), ("1h 30m", 5400), ("45 s", 45)),
         *(("2hours", 7200), ("1d12h", 129600), ("1.5h", 5400), ("30 Min", 1800), ("1 day 2 hrs", 93600)),
-        *((bad, None) for bad in ("90", "0s", "1h1h", "30ms", "1h30", "-5m", "", "h", "1e3s", "1:30", "1,5h", "9" * 400)),
+        *(
+            (bad, None)
+            for bad in ("90", "0s", "1h1h", "30ms", "1h30", "-5m", "", "h", "1e3s", "1:30", "1,5h", "9" * 400)
+        ),
         ("9" * 400 + "s", None),
     ],
 )
@@ -160,15 +164,11 @@ def test_a_variable_that_is_no_number_or_not_set_is_named(monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_a_sweep_over_the_environment(
-    vfl: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sweep_over_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FIRST", "3")
     data = ["algorithm=vfl", "dataset=breast_cancer", "dataset.problem=learning", "epochs=1", "floor=none", "plot=none"]
-    assert vfl("-m", *data, "seed=${oc.env:FIRST},4", "hydra.sweep.dir=s") == 0
-    import vflbench
-
+    assert cli.command(["-m", *data, "seed=${oc.env:FIRST},4", "hydra.sweep.dir=s"]) == 0
     runs = vflbench.load("s")
     assert [run.summary["seed"] for run in runs] == [3, 4]  # type: ignore[union-attr]
     assert [run.manifest["config"]["seed"] for run in runs] == [3, 4]  # type: ignore[union-attr]
@@ -183,8 +183,10 @@ NUMBERLIKE = ("1e5", "007", "1_000", "1.50", "true")
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A table whose columns have such names, in the current folder."""
     monkeypatch.chdir(tmp_path)
-    rows = "".join(f"{i},{i % 7},{','.join(str((i + k) % 2) for k in range(len(NUMBERLIKE)))}\n" for i in range(60))
-    Path("t.csv").write_text(f"id,x,{','.join(NUMBERLIKE)}\n{rows}")
+    rows = "".join(
+        f"{i},{i % 7},{i % 5},{','.join(str((i + k) % 2) for k in range(len(NUMBERLIKE)))}\n" for i in range(60)
+    )
+    Path("t.csv").write_text(f"id,x,z,{','.join(NUMBERLIKE)}\n{rows}")
     return tmp_path
 
 
@@ -196,10 +198,10 @@ def loaded(*words: str, config_dir: Path | None = None) -> Any:
     with config.session(words, config_dir) as hydra:
         run = config.plan(hydra, words).config
     assert run is not None
-    return registry.load_dataset("tabular_files").load(run.dataset, "aligned", 1, 0, sources.data_root(None))
+    return registry.load_dataset("tabular_files").load(run.dataset, "aligned", 2, 0, sources.data_root(None))
 
 
-BASE = ["algorithm=vfl", "algorithm.parties=1", "algorithm.batch_size=8", "dataset=tabular_files"]
+BASE = ["algorithm=vfl", "algorithm.batch_size=8", "dataset=tabular_files"]
 BASE += ["dataset.files=[t.csv]", "dataset.id=id"]
 
 
@@ -216,7 +218,7 @@ def test_a_number_of_an_option_file_gets_advice_that_works(table: Path) -> None:
     (table / "mine/dataset").mkdir(parents=True)
     own = "defaults: [tabular_files, _self_]\nname: tabular_files\nfiles: [t.csv]\nid: id\nlabel: 1e5\n"
     (table / "mine/dataset/own.yaml").write_text(own)
-    words = [*BASE[:3], "dataset=own"]
+    words = [*BASE[:2], "dataset=own"]
     with pytest.raises(ConfigError) as caught:
         loaded(*words, config_dir=table / "mine")
     (problem,) = caught.value.problems
@@ -225,7 +227,9 @@ def test_a_number_of_an_option_file_gets_advice_that_works(table: Path) -> None:
     assert loaded(*words, *shlex.split(advised), config_dir=table / "mine").public.samples > 10
     (table / "mine/dataset/own.yaml").write_text(own.replace("label: 1e5", 'label: "1e5"'))
     assert loaded(*words, config_dir=table / "mine").public.samples > 10
-    with pytest.raises(ConfigError, match=r"""Quote 1\.50: leave_out: \["1\.50"\] .* dataset\.leave_out='\["1\.50"\]'"""):
+    with pytest.raises(
+        ConfigError, match=r"""Quote 1\.50: leave_out: \["1\.50"\] .* dataset\.leave_out='\["1\.50"\]'"""
+    ):
         loaded(*words, "dataset.leave_out=['1.5']", config_dir=table / "mine")
 
 

@@ -83,3 +83,17 @@ def test_such_a_run_can_be_read_and_says_so(
     assert private["epsilon"] == 0 and len(private["notes"]) == 2
     assert json.loads((run.folder / "summary.json").read_text())["privacy"]["notes"] == private["notes"]
     assert (run.curve["epsilon"] >= 0).all()
+
+
+@pytest.mark.slow
+def test_a_mechanism_whose_result_no_reader_accepts_ends_the_run_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    whole = mechanisms.together
+    monkeypatch.setattr(mechanisms, "together", lambda spent: (whole(spent) or {}) | {"epsilon": -1.0})
+    words = ["algorithm=vfl_sgd", "dataset=breast_cancer", "dataset.problem=learning", "epochs=1", "floor=none"]
+    words += ["privacy=dp_sgd", "hydra.run.dir=run"]
+    with pytest.raises(vflbench.VflbenchError, match=r"summary.json is not written.*privacy.epsilon: -1.0 is below 0"):
+        vflbench.run(words)
+    assert vflbench.load("run").status is None  # type: ignore[union-attr]  # it can be read: it has not ended

@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import os
+import re
 import resource
 import sys
 
@@ -333,3 +334,55 @@ def test_imports_are_light():
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     )
     assert not loaded & {"torch", "pandas", "pyarrow", "matplotlib", "scipy", "yaml", "rich", "hydra", "omegaconf"}
+
+
+# --- what a reader would refuse is not written ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("privacy", {"mechanism": "x", "epsilon": -0.5}, "privacy.epsilon: -0.5 is below 0"),
+        ("seed", "7", "seed: '7' has the wrong type"),
+        ("status", "fine", "status: 'fine' is none of"),
+        ("messages", 2**63, "messages: is too large"),
+        ("utilisation", "high", "utilisation: 'high' has the wrong type"),
+    ],
+)
+def test_a_summary_that_no_reader_accepts_is_not_written(tmp_path, key, value, said):
+    good = summary()
+    if key == "privacy":
+        value = {**good["privacy"], **value}
+    with pytest.raises(VflbenchError, match=re.escape(said)):
+        folder.write_summary(tmp_path, {**good, key: value})
+    assert not list(tmp_path.iterdir())
+    folder.write_summary(tmp_path, good)
+    assert reader.load(tmp_path).summary["seed"] == good["seed"]
+
+
+def test_a_manifest_that_no_reader_accepts_is_not_written(tmp_path):
+    good = {"config": {"algorithm": {"name": "a"}, "dataset": {"name": "d"}, "network": {}}, "config_hash": "x"}
+    with pytest.raises(VflbenchError, match=r"manifest.json is not written.*config_hash: 1 has the wrong type"):
+        folder.write_manifest(tmp_path, {**good, "config_hash": 1})
+    with pytest.raises(VflbenchError, match=r"config.network: missing"):
+        folder.write_manifest(
+            tmp_path, {**good, "config": {key: good["config"][key] for key in ("algorithm", "dataset")}}
+        )
+    assert not list(tmp_path.iterdir())
+    folder.write_manifest(tmp_path, good)
+    assert reader.load(tmp_path).manifest["config_hash"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([{"round": 1}, {"round": 1}], "round: 1 after 1"),
+        ([{"round": 1.5}], "round: 1.5 after -1"),
+        ([{"round": 1, "test_accuracy": "high"}], "test_accuracy of round 1: 'high' is no number"),
+        ([{"round": 1, "epsilon": np.True_}], "epsilon of round 1: True is no number"),
+    ],
+)
+def test_a_curve_that_no_reader_accepts_is_not_written(tmp_path, rows, said):
+    with pytest.raises(VflbenchError, match=re.escape(said)):
+        folder.write_curve(tmp_path / "curve.csv", rows, "accuracy")
+    assert not list(tmp_path.iterdir())

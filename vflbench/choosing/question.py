@@ -13,11 +13,13 @@ import yaml
 
 from vflbench import config, registry
 from vflbench.choosing import duration, elsewhere
+from vflbench.config import text_values
 from vflbench.plots import demands
 from vflbench.types import DIVISORS, DatasetInfo, Problem, closest, refuse
 
 COSTS = ("bytes", "seconds", "weighted")
 SEEDS = 3  # of the finals
+MISSING = "(missing)"  # stands for the value of a word that was not typed
 #: groups and keys that a run has, and that are the question's: the same for every method
 GROUPS = ("dataset", "network", "topology", "privacy", "protection", "accounting", "compute", "engine")
 KEYS = ("data_root", "device", "predictions", "rounds", "epochs", "eval_every", "scale", "checkpoint_every")
@@ -104,7 +106,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
         elif equals and key in own:
             if key in given:
                 problems.append(Problem(key, value, "is given twice"))
-            given[key] = value
+            given[key] = _of_environment(key, value, problems)
         elif equals and (key.split(".")[0] in groups or key in KEYS or key in DIVISION):
             if any(other.partition("=")[0] == key for other in kept):
                 problems.append(Problem(key, value, "is given twice"))
@@ -140,26 +142,38 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     question.prune = "prune" not in given or _flag(given, "prune", problems)
     if not {"budget", "trials"} & given.keys():
         allowed = "say how long it may take, or how many settings of each method it tries: budget=30m or trials=8"
-        problems.append(Problem("budget", "(missing)", allowed))
+        problems.append(Problem("budget", MISSING, allowed))
     problems += _tuned(given, typed) if verb == "tune" else []
     refuse(_told_once(problems))
     return question
 
 
+def _of_environment(key: str, value: str, problems: list[Problem]) -> str:
+    """The value of a word of the question's own; ${oc.env:NAME} is what the variable says."""
+    try:
+        return str(text_values.resolved(value))
+    except ValueError as unset:
+        problems.append(Problem(key, value, str(unset)))
+        return value
+
+
 def _told_once(problems: list[Problem]) -> list[Problem]:
-    """The first problem of each word: what else is wrong with a word that is refused already is made up."""
-    return [*{(one.key, one.value): one for one in reversed(problems)}.values()][::-1]
+    """The first problem of each word, and what is missing where no word was meant for it: all else is made up."""
+    meant = {name for one in problems if one.value != MISSING for name in (one.key, one.closest)}
+    meant |= {"budget"} if "trials" in meant else set()
+    first = [*{(one.key, one.value): one for one in reversed(problems)}.values()][::-1]
+    return [one for one in first if one.value != MISSING or one.key not in meant]
 
 
 def _tuned(given: Mapping[str, str], typed: Mapping[str, str]) -> list[Problem]:
     """What is wrong with the words of `tune`, which is about one method and one data set."""
     problems, names = [], given.get("algorithm")
     if not names or "," in names:
-        problems.append(Problem("algorithm", names or "(missing)", "name one method"))
+        problems.append(Problem("algorithm", names or MISSING, "name one method"))
     if "dataset" not in typed:
-        problems.append(Problem("dataset", "(missing)", "name the data set"))
+        problems.append(Problem("dataset", MISSING, "name the data set"))
     if "privacy.epsilon" in typed and "privacy" not in typed:
-        problems.append(Problem("privacy", "(missing)", "name the mechanism: each has values of its own"))
+        problems.append(Problem("privacy", MISSING, "name the mechanism: each has values of its own"))
     return problems
 
 
@@ -216,7 +230,7 @@ def _private(typed: Mapping[str, str], epsilon: float | None) -> list[Problem]:
 def _target(given: dict[str, str], verb: str, problems: list[Problem]) -> float | None:
     text, found = given.get("target"), _number(given.get("target"))
     if text is None and verb == "choose":
-        problems.append(Problem("target", "(missing)", "say what must be reached on validation rows: target=0.8"))
+        problems.append(Problem("target", MISSING, "say what must be reached on validation rows: target=0.8"))
     elif text is not None and (found is None or not math.isfinite(found)):
         problems.append(Problem("target", text, "must be a number"))
     return found
