@@ -14,6 +14,7 @@ import pytest
 import vflbench
 from vflbench import cli, config
 from vflbench.choosing import duration, question
+from vflbench.cli import tune
 from vflbench.config import text_values
 from vflbench.config.refused import REFUSED, RefusedError, sound
 from vflbench.results.identity import config_hash
@@ -78,7 +79,7 @@ def test_tune_tells_its_own_problems_with_the_others() -> None:
         (["algoritm=vfl", "datset=bank", "trials=1"], ["algoritm", "datset"]),
     ):
         with pytest.raises(ConfigError) as caught:
-            question.parse(words, "tune")
+            tune.ask(words, None, None)
         assert [problem.key for problem in caught.value.problems] == keys
 
 

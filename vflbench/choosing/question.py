@@ -143,8 +143,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     if not {"budget", "trials"} & given.keys():
         allowed = "say how long it may take, or how many settings of each method it tries: budget=30m or trials=8"
         problems.append(Problem("budget", MISSING, allowed))
-    problems += _tuned(given, typed) if verb == "tune" else []
-    refuse(_told_once(problems))
+    refuse(told_once(problems))
     return question
 
 
@@ -157,7 +156,7 @@ def _of_environment(key: str, value: str, problems: list[Problem]) -> str:
         return value
 
 
-def _told_once(problems: list[Problem]) -> list[Problem]:
+def told_once(problems: list[Problem]) -> list[Problem]:
     """The first problem of each word, and what is missing where no word was meant for it: all else is made up."""
     meant = {name for one in problems if one.value != MISSING for name in (one.key, one.closest)}
     meant |= {"budget"} if "trials" in meant else set()
@@ -165,9 +164,10 @@ def _told_once(problems: list[Problem]) -> list[Problem]:
     return [one for one in first if one.value != MISSING or one.key not in meant]
 
 
-def _tuned(given: Mapping[str, str], typed: Mapping[str, str]) -> list[Problem]:
+def of_tune(words: Sequence[str]) -> list[Problem]:
     """What is wrong with the words of `tune`, which is about one method and one data set."""
-    problems, names = [], given.get("algorithm")
+    typed = {key: value for key, _, value in (word.partition("=") for word in words)}
+    problems, names = [], typed.get("algorithm")
     if not names or "," in names:
         problems.append(Problem("algorithm", names or MISSING, "name one method"))
     if "dataset" not in typed:

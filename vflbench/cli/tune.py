@@ -21,7 +21,7 @@ from vflbench.cli.choose import search
 from vflbench.cli.words import RUNS, say, shown
 from vflbench.results.folder import atomic_write
 from vflbench.results.sweep import align
-from vflbench.types import VflbenchError
+from vflbench.types import ConfigError, VflbenchError, refuse
 
 PLACE = RUNS / "tune"
 #: how much noise is the run's own, and the mechanism is in the file's place
@@ -67,7 +67,12 @@ def ask(words: Sequence[str], out: str | None, config_dir: str | None) -> tuple[
     ConfigError : the problems of the words.
     VflbenchError : there is no place for the file, or it already exists.
     """
-    asked = question.parse(words, "tune", config_dir)
+    own = question.of_tune(words)
+    try:
+        asked = question.parse(words, "tune", config_dir)
+    except ConfigError as error:
+        raise ConfigError(question.told_once([*error.problems, *own])) from None
+    refuse(own)
     file = _file(asked, out)
     if file.exists() and not asked.overwrite:
         raise VflbenchError(f"{file} already exists: replace it with overwrite=true, or choose another --out DIR")

@@ -32,7 +32,7 @@ class Refused:
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _ask
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _ask
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __abs__ = _ask
-    __dict__ = property(_ask)  # type: ignore[assignment]  # vars()
+    __dict__ = property(_ask)  # vars()
 
 
 REFUSED: Any = Refused()
