@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from pathlib import Path
 
 import hydra
@@ -35,6 +36,18 @@ basic_launcher.py)."""
 
 def test_hydra_is_one_that_was_looked_at() -> None:
     assert hydra.__version__ in hydra_internals.VERIFIED, LOOK_AT
+
+
+@pytest.mark.parametrize("kind", [hydra_internals.Loader, hydra_internals.Repository, hydra_internals.Session])
+def test_what_replaces_a_function_of_hydras_can_be_called_as_that(kind: type) -> None:
+    """Other parts of Hydra call it, by position or by name: completion did, with a name that ours did not have."""
+    base, starred = kind.__mro__[1], (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    shared = vars(kind).keys() & {*dir(base)} - {*dir(object)}
+    for name in [name for name in shared if inspect.isfunction(getattr(base, name))]:
+        ours, theirs = (inspect.signature(getattr(one, name)).parameters for one in (kind, base))
+        passed_on = {one.kind for one in ours.values()} >= {*starred}
+        assert passed_on or [*ours] == [*theirs], name
+        assert all(ours[own].default == theirs[own].default for own in ours.keys() & theirs.keys()), name
 
 
 def test_a_quoted_text_is_read_as_it_is() -> None:

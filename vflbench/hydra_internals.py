@@ -12,6 +12,7 @@ import itertools
 import os
 import pickle
 import re
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -197,10 +198,16 @@ class Loader(ConfigLoaderImpl):
         loaded: ConfigResult = super()._load_single_config(default, repo)
         return loaded
 
-    def get_group_options(self, group_name: str, results_filter: Any = ObjectType.CONFIG, *how: Any) -> list[str]:
+    def get_group_options(
+        self,
+        group_name: str,
+        results_filter: ObjectType | None = ObjectType.CONFIG,
+        config_name: str | None = None,
+        overrides: list[str] | None = None,
+    ) -> list[str]:
         """As Hydra's, which parses the configuration anew each time."""
-        if any(how):
-            return list(super().get_group_options(group_name, results_filter, *how))
+        if overrides:
+            return list(super().get_group_options(group_name, results_filter, config_name, overrides))
         return self.repository.get_group_options(group_name, results_filter)
 
 
@@ -268,7 +275,14 @@ class Session(Hydra):
         if flags.hydra_help:
             self.hydra_help("config", args_parser=parser, args=flags)
         elif flags.shell_completion:
-            self.shell_completion("config", flags.overrides)
+            before, sys.argv = (
+                sys.argv,
+                ["vflbench", *sys.argv[1:]],
+            )  # not `python`, of `python -m vflbench`
+            try:
+                self.shell_completion("config", flags.overrides)
+            finally:
+                sys.argv = before
         elif flags.info is not None:
             self.show_info(flags.info, "config", flags.overrides)
         else:

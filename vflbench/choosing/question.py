@@ -82,6 +82,12 @@ class Question:
         return {**self.identity, **more}
 
 
+def own_words(verb: str) -> list[str]:
+    """The keys of a question that no run has."""
+    own = ["trials", "jobs", "cost", "seed", "algorithm", "target", "budget", "resume", "overwrite", "launcher"]
+    return [*own, *(["demand", "out"] if verb == "choose" else ["prune", "seeds"])]
+
+
 def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Question:
     """The question of a command line.
 
@@ -89,8 +95,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     ------
     ConfigError : every word that is unknown, and every value that cannot be.
     """
-    own = ["trials", "jobs", "cost", "seed", "algorithm", "target", "budget", "resume", "overwrite", "launcher"]
-    own += ["demand", "out"] if verb == "choose" else ["prune", "seeds"]
+    own = own_words(verb)
     groups = GROUPS if verb == "choose" else (*GROUPS, *METHODS)
     problems: list[Problem] = []
     given: dict[str, str] = {}

@@ -37,6 +37,7 @@ Flags
   --config-dir DIR     a folder with options of your own: DIR/algorithm/mine.yaml, DIR/dataset/..., DIR/experiment/...
   --cfg job            print the composed configuration and stop
   --info, --hydra-help what Hydra itself offers
+  -sc install=bash     print what turns completion on in your shell: eval "$(vflbench -sc install=bash)"; or fish
   --version, --help
   hydra.run.dir=DIR    the run's folder; hydra.sweep.dir=DIR a sweep's
   hydra/launcher=joblib           a sweep in parallel (pip install 'vflbench[parallel]')
