@@ -18,6 +18,7 @@ from vflbench import config
 from vflbench.choosing import question
 from vflbench.choosing.elsewhere import LAUNCHERS
 from vflbench.cli import VERBS
+from vflbench.cli.words import say
 from vflbench.config import overrides as words
 from vflbench.config.typed import CHOICES, fields_of
 from vflbench.hydra_internals import Session
@@ -64,7 +65,7 @@ def query(flags: Namespace) -> int:
     found: list[str] = []
     with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
         found = candidates(line)
-    print(SEPARATORS[shell].join(found))
+    say(SEPARATORS[shell].join(found))
     return 0
 
 
