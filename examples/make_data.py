@@ -1,8 +1,8 @@
 """The made-up tables of the examples, the same on every machine: python examples/make_data.py [folder]
 
 A hospital and a laboratory have a CSV file each about the same patients. Two other hospitals have one each, and know
-some of the same patients. A grocer's purchases lie in SQLite, a bank's customers in Parquet, a town's list of the
-shops' departments in CSV.
+some of the same patients; so do a German clinic and its laboratory, whose files are written as Excel does. A grocer's
+purchases lie in SQLite, a bank's customers in Parquet, a town's list of the shops' departments in CSV.
 """
 
 from __future__ import annotations
@@ -72,6 +72,26 @@ def hospitals() -> dict[str, pd.DataFrame]:
     return {"city": city[:1800], "clinic": clinic[300:].sample(frac=1, random_state=2)}
 
 
+def klinik() -> dict[str, pd.DataFrame]:
+    """What a German clinic and a laboratory know of their patients; both know 800, and call the number differently."""
+    rng = np.random.default_rng(20243)
+    count = 900
+    number = np.array([f"K-{number:06d}" for number in rng.permutation(500_000)[:count]])
+    admitted = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, count), unit="D")
+    towns = [f"{begin}{end}" for begin in ("Neu", "Alt", "Groß", "Klein", "Ober") for end in ("stadt", "münster",
+             "brück", "höfen", "dorf", "burg", "see", "roda")]  # fmt: skip
+    age, weight = rng.normal(64, 15, count).round().clip(18, 99), rng.normal(80, 14, count).round(1)
+    klinik = pd.DataFrame({"Patient": number, "Aufnahme": admitted.strftime("%d.%m.%Y"), "Alter": age.astype(int)})
+    klinik["Größe"], klinik["Gewicht"] = rng.normal(1.72, 0.09, count).round(2), weight
+    klinik["Wohnort"], klinik["Kosten"] = rng.choice(towns, count), rng.gamma(3, 1800, count).round(2)
+    labor = pd.DataFrame({"Pat.-Nr.": number, "Laktat": rng.gamma(3, 0.6, count).round(2)})
+    labor["Kreatinin"], labor["CRP"] = rng.gamma(4, 0.3, count).round(2), rng.gamma(1.2, 45, count).round(1)
+    risk = 0.06 * (age - 64) + 1.1 * (labor.Laktat - 1.8) + 1.2 * (labor.Kreatinin - 1.2) + 0.01 * (labor.CRP - 54)
+    klinik["verstorben"] = np.where(rng.random(count) < 1 / (1 + np.exp(1.2 - risk)), "ja", "nein")
+    klinik.loc[rng.choice(count, 40, replace=False), "Gewicht"] = np.nan  # not measured
+    return {"klinik": klinik[:850], "labor": labor[50:].sample(frac=1, random_state=3)}
+
+
 def tables() -> dict[str, pd.DataFrame]:
     """purchases (1,500 rows), customers (300) and departments (60, of 24 shops)."""
     rng = np.random.default_rng(20240)
@@ -120,6 +140,12 @@ def write(folder: Path) -> None:
         )  # fmt: skip
     for name, table in {**patients(), **hospitals()}.items():
         table.to_csv(folder / f"{name}.csv", index=False)
+    german = klinik()
+    thousands = german["klinik"].Kosten.map("{:,.2f}".format).str.translate(str.maketrans(",.", ".,"))
+    german["klinik"].assign(Kosten=thousands).to_csv(
+        folder / "klinik.csv", index=False, sep=";", decimal=",", encoding="cp1252", lineterminator="\r\n"
+    )
+    german["labor"].to_csv(folder / "labor.csv", index=False, sep=";", decimal=",")
     made["customers"].to_parquet(folder / "customers.parquet", index=False)
     made["departments"].to_csv(folder / "departments.csv", index=False)
 

@@ -11,7 +11,11 @@ from vflbench.types import VflbenchError
 
 
 def command(args: list[str]) -> int:
-    """`vflbench data status`, `vflbench data get NAME ...` or `vflbench data profile`; the first two take data_root."""
+    """`vflbench data status`, `get NAME ...`, `check FILE ...` or `profile`; the first three take data_root."""
+    if args[:1] == ["check"]:
+        from vflbench.cli import data_check
+
+        return data_check.command(args[1:])
     named = [text.removeprefix("data_root=") for text in args if text.startswith("data_root=")]
     words = [text for text in args if not text.startswith("data_root=")]
     root = sources.data_root(named[-1] if named else None)
@@ -51,6 +55,7 @@ def command(args: list[str]) -> int:
         say(f"use them with compute=measured compute.file={shown(made)}")
         return 0
     raise VflbenchError(
-        "usage: vflbench data status | vflbench data get NAME [NAME ...], both with an optional data_root=DIR"
+        "usage: vflbench data status | vflbench data get NAME [NAME ...] | vflbench data check FILE [FILE ...], "
+        "all with an optional data_root=DIR"
         " | vflbench data profile [key=value ...]"
     )

@@ -26,6 +26,7 @@ Other commands
   vflbench reprice RUN network=us_us,lan     price finished runs on other networks, within seconds, without training
   vflbench data status                       which data sets are on your disk, real or as synthetic twins
   vflbench data get NAME [NAME ...]          download data sets
+  vflbench data check FILE [FILE ...]        what each column of your files is taken for, before anything trains
   vflbench data profile features=50,450      time split learning on this machine, for compute=measured
   vflbench report RUN [RUN ...] --out FILE   compare runs or sweeps on one HTML page with sliders
   vflbench show RUN                          the same in the terminal

@@ -64,6 +64,7 @@ __all__ = [
     "from_environment",
     "kinds_of",
     "name_of",
+    "of_dataset",
     "own_options",
     "plain",
     "plan",
@@ -218,6 +219,31 @@ def plan(
     judged = Judged(found.problems, judged.typed)
     sound = [line(o) for o in typed if o not in found.faulty and not judged.unknown(o.key_or_group)]
     return _run_plan(hydra, sound, whole, base, found, judged)
+
+
+def of_dataset(hydra: Session, overrides: Sequence[str]) -> Any:
+    """The keys of the data set that `overrides` name, with their types; its own `check` is not asked.
+
+    Raises
+    ------
+    ConfigError : what is wrong with the overrides.
+    """
+    found, groups = _Findings(), hydra.groups()
+    typed = words.parse(hydra, overrides, found.problems)
+    for override in typed:
+        found.note(words.sweep_problems(override, sweeping=False), override)
+        found.note(words.option_problems(hydra, override), override)
+    refuse(found.problems)
+    values = plain(_first_combination(hydra, typed, found))
+    kinds = kinds_of(values)
+    for override in typed:
+        if override.key_or_group not in groups:
+            found.note(value_problems(override, values, kinds, groups), override)
+    refuse(found.problems)
+    values = plain(compose(hydra, [line(override) for override in typed]))
+    config, problems = convert(kinds["dataset"], values["dataset"])
+    refuse([replace(problem, key=f"dataset.{problem.key}") for problem in problems])
+    return config
 
 
 def _with_preset(

@@ -265,7 +265,9 @@ def trimmed(cells: Any) -> Any:
 def _bare(cells: Any) -> Any:
     import pyarrow.compute as pc
 
-    return pc.replace_substring_regex(pc.utf8_trim_whitespace(cells), r"^\+", "")
+    bare = pc.utf8_trim_whitespace(cells)
+    signed = pc.any(pc.starts_with(bare, "+"), min_count=0).as_py()
+    return pc.replace_substring_regex(bare, r"^\+", "") if signed else bare
 
 
 def as_written(cells: Any, decimal: str | None) -> Any:

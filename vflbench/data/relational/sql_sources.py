@@ -291,6 +291,12 @@ def _of_sheet(source: Source, name: str, kind: str | None) -> Column:
     return of_objects(cells)
 
 
+def decimal(source: Source) -> str:
+    """The decimal sign of a file's texts, where a number can be read in two ways; a point where nothing tells."""
+    found = delimited.numbers_of(source).decimal if source.kind == "csv" else source.decimal
+    return found or "."
+
+
 @dataclass(frozen=True)
 class Form:
     """How a text file or a spreadsheet is written, for the user to check."""

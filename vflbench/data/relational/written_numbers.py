@@ -4,9 +4,12 @@ A column has one way of writing. It follows from the cells, except where each co
 thousand or a little above one. Then the decimal sign of the file's other columns decides.
 """
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 DECIMALS = (".", ",")
 # Thousands signs, as a pattern each: a blank may also be a narrow or a non-breaking one, an apostrophe a curly one.
@@ -40,19 +43,33 @@ def writings(cells: Any) -> list[Writing]:
     """
     import pyarrow.compute as pc
 
-    def all_are(way: Writing, some: Any) -> bool:
+    def match(way: Writing, some: Any) -> bool:
         return bool(pc.all(pc.match_substring_regex(some, way.pattern), min_count=0).as_py())
 
-    def some_has(group: str) -> bool:
-        return not group or bool(pc.any(pc.match_substring_regex(cells, GROUPS[group]), min_count=0).as_py())
+    def has(pattern: str) -> bool:
+        return bool(pc.any(pc.match_substring_regex(cells, pattern), min_count=0).as_py())
 
-    ways = [Writing(decimal, group) for decimal in DECIMALS for group in ("", *GROUPS) if group != decimal]
+    def all_are(way: Writing) -> bool:
+        if way.group:
+            return has(GROUPS[way.group]) and match(way, cells)
+        mixed = pc.any(pc.match_substring(cells, "." if way.decimal == "," else ","), min_count=0).as_py()
+        return not mixed and _can_be_cast(plain(cells, way))
+
     first = cells.slice(0, FIRST)
-    possible = [way for way in ways if all_are(way, first)]  # of a text none, and of a number few, so it is fast
-    found = [way for way in possible if some_has(way.group) and all_are(way, cells)]
+    found = [way for way in _ways() if match(way, first) and all_are(way)]  # in a text no way passes the first test
     if len(found) == 2 and found[0].group == found[1].group:  # no cell has a decimal sign
         return [Writing("", found[0].group)]
     return found
+
+
+def _can_be_cast(cells: Any) -> bool:
+    """Whether all cells are numbers as a program writes them; much faster than a pattern."""
+    import pyarrow as pa
+
+    with contextlib.suppress(pa.ArrowInvalid):
+        cells.cast(pa.float64())
+        return True
+    return False
 
 
 def evidence(columns: Iterable[list[Writing]]) -> str | None:
@@ -77,6 +94,34 @@ def chosen(ways: list[Writing], decimal: str | None) -> Writing | None:
     if decimal is None:
         raise Undecided
     return next(way for way in ways if way.decimal == decimal)
+
+
+def values(texts: np.ndarray, decimal: str) -> tuple[np.ndarray, np.ndarray]:
+    """Texts, of which some are numbers.
+
+    Parameters
+    ----------
+    texts : (n,) objects, None where one is missing.
+    decimal : the sign that decides where numbers can be read in two ways.
+
+    Returns
+    -------
+    values : (n,) float64, NaN where a cell is not written as most numbers of the column are.
+    meant : (n,) bool: a cell is a number, written in any way.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = pc.utf8_trim_whitespace(pa.array(texts, pa.string()))
+    fitting = {way: pc.match_substring_regex(cells, way.pattern).fill_null(False) for way in _ways()}
+    most = max(fitting, key=lambda way: (pc.sum(fitting[way]).as_py() or 0, way.decimal == decimal, way.group == ""))
+    numbers = pc.if_else(fitting[most], plain(pc.replace_substring_regex(cells, r"^\+", ""), most), None)
+    found = numbers.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return found.astype(np.float64), np.any([mask.to_numpy(zero_copy_only=False) for mask in fitting.values()], axis=0)
+
+
+def _ways() -> list[Writing]:
+    return [Writing(decimal, group) for decimal in DECIMALS for group in ("", *GROUPS) if group != decimal]
 
 
 def plain(cells: Any, way: Writing) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vflbench.data.relational import dates, sql_sources
+from vflbench.data.relational import dates, sql_sources, written_numbers
 from vflbench.data.relational.cells import MISSING, Column, infer
 from vflbench.data.relational.dates import Order
 from vflbench.data.relational.sql import MOST_CATEGORIES
@@ -110,7 +110,7 @@ class Judged:
 
 def judge(source: Source, name: str, cells: Column, rows: np.ndarray | slice, keys: Keys) -> Judged:
     """What becomes of the column `name`, of which the `rows` are used."""
-    cells = without_words(cells, keys.missing_words)
+    cells = without_words(cells, keys.missing_words, sql_sources.decimal(source))
     about = _About(source, name, cells, rows, keys)
     if name.startswith(MADE_UP) and name not in (*keys.categories, *keys.numbers):
         return about.left_out("row number", "pandas wrote it", "is the index of a DataFrame, so it is left out")
@@ -170,7 +170,7 @@ def differ(merged: Sequence[tuple[str, str]], what: str) -> str:
     return f"{first!r} and {other!r} differ only in spaces or capitals, and count as one {what}{more}"
 
 
-def without_words(cells: Column, named: Sequence[str]) -> Column:
+def without_words(cells: Column, named: Sequence[str], decimal: str) -> Column:
     """The column without the words that the user names, and without others if then all cells are numbers."""
     import pandas as pd
     import pyarrow as pa
@@ -189,7 +189,7 @@ def without_words(cells: Column, named: Sequence[str]) -> Column:
     values[gone[codes]] = None
     kept = replace(cells, values=values)
     if any(text in wanted or text in MISSING for text in bare):
-        numbers = infer(pa.chunked_array([pa.array(kept.values, pa.string())]))
+        numbers = infer(pa.chunked_array([pa.array(kept.values, pa.string())]), decimal)
         if numbers.kind == "number":
             words = [(found[place], *_where(codes == place)) for place in np.flatnonzero(gone[:-1]).tolist()]
             return replace(numbers, words=(*numbers.words, *words))
@@ -283,11 +283,12 @@ class _About:
         count = len(self.null[self.rows])
         return "all cells have the same value" if known == count else "all cells with a value have the same one"
 
+    def _numbers(self, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return written_numbers.values(texts, sql_sources.decimal(self.source))
+
     def coerced(self) -> Judged:
         """A column of texts that the user calls numbers."""
-        import pandas as pd
-
-        values = pd.to_numeric(pd.Series(self.cells.values), errors="coerce").to_numpy(np.float64)
+        values, _ = self._numbers(self.cells.values)
         wrong = np.isnan(values) & ~self.null
         if np.isnan(values[self.rows]).all():
             message = "dataset.numbers names it, but no cell is a number"
@@ -308,9 +309,8 @@ class _About:
         read = dates.read(known.to_numpy(), self.keys.dates)
         if read is not None and not (there & np.isnan(read.days)).any():
             return self._dates(read)
-        meant = pd.to_numeric(known.dropna().str.replace(",", ""), errors="coerce")  # 6,1 is meant as a number
-        if 2 * meant.notna().sum() > there.sum():
-            numbers = pd.to_numeric(known, errors="coerce").to_numpy(np.float64)
+        numbers, meant = self._numbers(known.where(there, None).to_numpy())
+        if 2 * meant.sum() > there.sum():
             return self._words(there & np.isnan(numbers), "numbers")
         return self._words(there & np.isnan(read.days) if read else ~there & False, read.writing if read else "")
 

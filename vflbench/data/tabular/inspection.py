@@ -44,13 +44,17 @@ class Findings:
         if line not in self.lines:
             self.lines.append(line)
 
+    def told(self) -> list[str]:
+        """All problems, a line each."""
+        return [*map(str, self.problems), *self.lines]
+
     def error(self, first: VflbenchError) -> VflbenchError:
         """All problems as one error, with the `first` one, at which loading stopped, where it was not found again."""
         if not isinstance(first, ConfigError):
             self.note(str(first))
         elif not self.lines or any(problem.key in DIVISION for problem in first.problems):
             self.problems += [problem for problem in first.problems if problem not in self.problems]
-        told = [*map(str, self.problems), *self.lines]
+        told = self.told()
         if not self.lines:
             return ConfigError(self.problems)
         return DataError("\n  ".join([f"{len(told)} problems in your files:", *told]) if told[1:] else told[0])

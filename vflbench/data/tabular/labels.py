@@ -33,7 +33,7 @@ def read(
     ------
     DataError : there is nothing to learn, or there are no classes or numbers.
     """
-    cells = columns.without_words(cells, keys.missing_words)
+    cells = columns.without_words(cells, keys.missing_words, sql_sources.decimal(source))
     if cells.null.all():
         refuse_missing(cells.null, column, source)
     return (_classes if task == "classes" else _targets)(cells, column, source)

@@ -140,7 +140,7 @@ def load(
         return _load(config, layout, parties, seed, root)
     except (ConfigError, DataError) as error:
         with alignment.quiet():  # it has said what it found
-            raise _problems(config, root).error(error) from None
+            raise problems(config, root).error(error) from None
 
 
 def _load(
@@ -233,8 +233,8 @@ def load_own(
     return dataclasses.replace(task, features=features, held_out_features=held_out, own=own.own)
 
 
-def _problems(config: Config, root: Path | None) -> inspection.Findings:
-    """Every problem of the files, as far as each can be read."""
+def problems(config: Config, root: Path | None) -> inspection.Findings:
+    """Every problem of the files, as far as each can be read; the label may be missing."""
     found = inspection.Findings()
     sources = [named[0] if (named := found.of(entries.find, [file], root)) else None for file in config.files]
     names: list[list[str] | None] = []
@@ -319,7 +319,7 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
                 near = closest(column, known)
                 allowed = "no file has such a column" + _in_quotes(f"dataset.{option}", column, known, "[{}]")
                 problems.append(Problem(f"dataset.{option}", column, allowed, near))
-    if config.label in config.leave_out or config.label == config.id:
+    if config.label and (config.label in config.leave_out or config.label == config.id):
         problems.append(Problem("dataset.label", config.label, "is also dataset.id or in dataset.leave_out"))
     none = {config.id, config.label, *config.leave_out}
     features = [[name for name in own if name not in none] for own in names]

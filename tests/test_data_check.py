@@ -1,0 +1,135 @@
+"""`vflbench data check`: what each column is taken for, what becomes of it, and every problem before a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vflbench.cli import command
+
+N = 200
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    r = np.random.default_rng(0)
+    ids = [f"P{i:03d}" for i in range(N)]
+    size = (170 + 10 * r.normal(size=N)).round(1)
+    first = pd.DataFrame({"id": ids, "größe": size, "ort": r.choice(["Köln", "Bonn"], N)})
+    first["tag"] = pd.date_range("2024-01-01", periods=N).strftime("%d.%m.%Y")
+    first["leer"] = None
+    first["krank"] = np.where(size + 10 * r.normal(size=N) > 170, "ja", "nein")
+    first.to_csv(tmp_path / "a.csv", index=False, sep=";", decimal=",", encoding="cp1252")
+    second = pd.DataFrame({"id": ids, "laktat": r.gamma(3, 0.6, N).round(2), "notiz": [f"Text {i}" for i in range(N)]})
+    second.sample(frac=1, random_state=0).to_csv(tmp_path / "b.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def check(capsys, *words: str) -> tuple[int, str]:
+    code = command(["data", "check", *words])
+    return code, capsys.readouterr().out
+
+
+def lines_of(text: str, *names: str) -> list[str]:
+    return [next(line for line in text.splitlines() if line.startswith(f"{name} ")) for name in names]
+
+
+def test_each_column_has_a_line(here, capsys):
+    code, text = check(capsys, "a.csv", "b.csv", "dataset.id=id", "dataset.label=krank")
+    assert code == 0 and "No problem was found." in text
+    assert "a.csv: 200 rows, 6 columns; separated by ';', decimal comma, cp1252 (as in 'größe'), with a header" in text
+    assert "b.csv: 200 rows, 3 columns; separated by ',', UTF-8, with a header line" in text
+    id_, size, town, day, empty, label = lines_of(text, "id", "größe", "ort", "tag", "leer", "krank")
+    assert id_.split()[1] == "id" and id_.endswith("matches rows")
+    assert size.split()[1] == "number" and size.endswith("1 standardised number")
+    assert town.split()[1] == "category" and town.endswith("2 0/1 columns") and " 2 " in town
+    assert day.split()[1] == "date" and "the day first" in day
+    assert empty.split()[1] == "empty" and " 200 " in empty and empty.endswith("left out")
+    assert label.split()[1] == "label" and label.endswith("2 classes")
+    assert "200 of 200 rows of a.csv, 200 of 200 rows of b.csv" in text
+    assert "column notiz: its texts name each row, so it is left out. List it in dataset.categories" in text
+    assert not [path for path in here.iterdir() if path.suffix != ".csv"], "nothing is written"
+
+
+def test_what_a_run_would_refuse(here, capsys):
+    text = (here / "b.csv").read_text().splitlines()
+    (here / "b.csv").write_text("\n".join([*text[:5], text[5].replace(",", ",", 1) + ",x", *text[6:-1]]))
+    code, text = check(capsys, "a.csv", "b.csv", "dataset.id=id", "dataset.label=krnak")
+    assert code == 1
+    assert "A run would be refused: 2 problems" in text
+    assert "dataset.label=krnak: a.csv has no such column (of 6). Did you mean 'krank'?" in text
+    assert "b.csv, line 6: 4 cells, but there are 3 columns" in text
+    assert "größe" in text, "what can be read is shown"
+    code, text = check(capsys, "a.csv", "c.csv", "dataset.label=krank")
+    assert code == 1 and "dataset.files=c.csv: there is no such file" in text and "Did you mean '" in text
+
+
+def test_files_alone_are_enough(here, capsys):
+    code, text = check(capsys, "a.csv")
+    assert code == 0 and "No problem was found." in text
+    assert "dataset.label=COLUMN" in text
+    code, text = check(capsys, "a.csv", "b.csv")
+    assert "dataset.id" in text
+
+
+def test_json_has_everything(here, capsys):
+    code, text = check(capsys, "a.csv", "b.csv", "dataset.id=id", "dataset.label=krank", "--json")
+    made = json.loads(text)
+    assert code == 0 and made["refused"] is False and made["problems"] == []
+    first, second = made["files"]
+    assert first["form"]["details"]["encoding"] == "cp1252" and first["form"]["details"]["separator"] == ";"
+    columns = {column["column"]: column for column in first["columns"] + second["columns"]}
+    assert columns["größe"]["taken_for"] == "number" and columns["größe"]["distinct"] > 50
+    assert columns["notiz"]["severity"] == "warning" and columns["notiz"]["remarks"][0]["key"] == "dataset.categories"
+    assert set(columns["tag"]) >= {"why", "missing", "distinct", "odd", "odd_at", "becomes", "features"}
+
+
+def test_a_leak_is_seen_before_anything_trains(here, capsys):
+    frame = pd.read_csv("a.csv", sep=";", decimal=",", encoding="cp1252")
+    frame["entlassen"] = np.where(frame.krank == "ja", "verlegt", "nach Hause")
+    frame.to_csv("a.csv", index=False)
+    _, text = check(capsys, "a.csv", "dataset.label=krank")
+    assert "warning: column entlassen" in text
+
+
+def test_odd_cells_of_a_column_with_decimal_commas(here, capsys):
+    text = (here / "a.csv").read_bytes().decode("cp1252").splitlines()
+    text[3] = text[3].replace(text[3].split(";")[1], "1o5,2")
+    (here / "a.csv").write_bytes("\r\n".join(text).encode("cp1252"))
+    _, text = check(capsys, "a.csv", "dataset.label=krank")
+    assert "1: '1o5,2' in line 4" in text and "most cells are numbers, but not all (1 of 200" in text
+    _, text = check(capsys, "a.csv", "dataset.label=krank", "dataset.numbers=['größe']")
+    (size,) = lines_of(text, "größe")
+    assert size.split()[1] == "number" and "1: '1o5,2' in line 4" in size
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("dataset.lable=x", "a.csv"), "Did you mean 'dataset.label'?"),
+        (("epochs=3", "a.csv"), "takes files, dataset.KEY=VALUE and data_root=DIR, not epochs=3"),
+        (("dataset=bank", "a.csv"), "is for dataset=tabular_files"),
+        (("dataset.label=a,b", "a.csv"), "several values"),
+        (("dataset.label=krank",), "dataset.files=[]: must name a file"),
+    ],
+)
+def test_mistakes_in_the_command(here, capsys, words, reason):
+    assert command(["data", "check", *words]) == 1
+    out, err = capsys.readouterr()
+    assert reason in out + err and "Traceback" not in err
+
+
+def test_an_option_of_the_user_can_be_checked(here, capsys):
+    folder = here / "own" / "dataset"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text(
+        "defaults: [tabular_files]\nname: tabular_files\nlabel: krank\nid: id\n"
+        "files: [{path: a.csv, separator: ';'}, b.csv]\n"
+    )
+    code, text = check(capsys, "dataset=mine", "--config-dir", "own")
+    assert code == 0 and "separated by ';'" in text and Path("own").is_dir()

@@ -1,0 +1,141 @@
+"""Everything that `vflbench data check` says of a user's files: forms, columns, matching, problems; nothing is trained.
+
+A run with the same keys is loaded. Where it would be refused, each file is judged by itself, as far as it can be read.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vflbench.data.relational import sql_sources
+from vflbench.data.relational.sql_sources import Form, Source
+from vflbench.data.tabular import alignment, columns, entries, inspection, tabular_files
+from vflbench.data.tabular.columns import ColumnReport
+from vflbench.data.tabular.tabular_files import Config
+from vflbench.types import ConfigError, DataError, VflbenchError
+
+
+@dataclass(frozen=True)
+class File:
+    """One file."""
+
+    path: str
+    rows: int
+    form: Form | None  # None for Parquet
+    columns: list[ColumnReport]
+
+    @property
+    def name(self) -> str:
+        """Without its folder."""
+        return Path(self.path).name
+
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        """What there is to say, the gravest first: severity, sentence."""
+        for severity in reversed(columns.SEVERITIES):
+            for line in inspection.told(self.columns, severity):
+                yield severity, line.removeprefix(f"{self.name}, ")
+
+
+@dataclass
+class Checked:
+    """What is known of all files."""
+
+    files: list[File]
+    problems: list[str] = field(default_factory=list)  # for which a run would be refused
+    matching: list[str] = field(default_factory=list)  # how rows of several files belong together
+    advice: list[str] = field(default_factory=list)  # what to type next
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        files = [
+            {
+                "file": file.path,
+                "rows": file.rows,
+                "form": file.form and dataclasses.asdict(file.form),
+                "columns": [column.as_dict() for column in file.columns],
+            }
+            for file in self.files
+        ]
+        said = {"problems": self.problems, "matching": self.matching, "advice": self.advice}
+        return {"refused": bool(self.problems), "files": files, **said}
+
+
+def check(config: Config, root: Path | None) -> Checked:
+    """Look at the files of `config`, whose label and IDs may be missing."""
+    problems, tables = _tried(config, root)
+    checked = Checked([], problems)
+    held = [_file(config, i, root) for i in range(len(config.files))]
+    checked.files = [file for file in held if file is not None]
+    for file, about in zip(checked.files, tables, strict=False):
+        known = {said["column"]: ColumnReport.of(said) for said in about["columns"]}  # of the rows that are used
+        file.columns[:] = [known.get(report.column, report) for report in file.columns]
+    checked.matching = _matching(config, checked.files, tables)
+    checked.advice = _advice(config, checked)
+    return checked
+
+
+def _tried(config: Config, root: Path | None) -> tuple[list[str], Sequence[Any]]:
+    """The problems of a run, and what it makes of each file; without a label only the problems of the files."""
+    layout, parties = "aligned", max(1, len(config.files))
+    if config.label is None:
+        named = [p for p in tabular_files.check(config, layout, parties) if p.key != "dataset.label"]
+        found = tabular_files.problems(config, root) if not named else inspection.Findings()
+        return [*map(str, named), *found.told()], ()
+    try:
+        with alignment.quiet():
+            return [], tabular_files.load(config, layout, parties, 0, root).source.tables
+    except ConfigError as error:
+        return [*map(str, error.problems)], ()
+    except DataError as error:
+        first, *others = str(error).splitlines()
+        return [line.strip() for line in others] or [first], ()
+
+
+def _file(config: Config, index: int, root: Path | None) -> File | None:
+    """A file by itself; None where it cannot be read."""
+    try:
+        (source,) = entries.find([config.files[index]], root)
+        names = sql_sources.columns(source)
+        ids = [name for name in entries.ids_of(config.files, config.id)[index] if name in names]
+        held = sql_sources.read(source, names, dict.fromkeys(ids, "text"))
+        reports = [_report(config, source, name, held, ids, index) for name in names]
+        return File(str(source), len(held[names[0]].values), sql_sources.form(source), reports)
+    except VflbenchError:
+        return None
+
+
+def _report(
+    config: Config, source: Source, name: str, held: dict[str, Any], ids: Sequence[str], index: int
+) -> ColumnReport:
+    about = columns.judge(source, name, held[name], slice(None), config).report
+    if name in ids:
+        return dataclasses.replace(about, taken_for="id", why="dataset.id names it", becomes="matches rows", remarks=())
+    if name == config.label and index == 0:
+        kind = f"{about.distinct} classes" if config.task == "classes" else "the target"
+        return dataclasses.replace(about, taken_for="label", why="dataset.label names it", becomes=kind, remarks=())
+    if name in config.leave_out:
+        return dataclasses.replace(about, why="dataset.leave_out names it", becomes=columns.LEFT_OUT, remarks=())
+    return about
+
+
+def _matching(config: Config, files: Sequence[File], tables: Sequence[Any]) -> list[str]:
+    """How the rows of several files belong together."""
+    if len(files) < 2:
+        return []
+    if not any(entries.ids_of(config.files, config.id)):
+        return [
+            "No ID is named: row i of all files counts as the same sample. dataset.id=COLUMN matches rows by an ID."
+        ]
+    if not tables:
+        return []
+    counts = [f"{about['matched']} of {about['rows']} rows of {about['file']}" for about in tables]
+    return [f"Rows are matched by their ID: {', '.join(counts)}."]
+
+
+def _advice(config: Config, checked: Checked) -> list[str]:
+    """What to type next."""
+    if not config.label:
+        return ["Name the column to predict, which is in the first file: dataset.label=COLUMN"]
+    return []
