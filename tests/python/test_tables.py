@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import decimal
 import stat
 import uuid
@@ -164,6 +165,27 @@ def test_cells_that_arrow_has_no_type_for(frames: dict[str, pd.DataFrame]) -> No
     assert task_of(data.overrides).source.tables == data.about
 
 
+def test_words_and_times_beside_numbers_and_dates(frames: dict[str, pd.DataFrame]) -> None:
+    """As read_excel gives them: a column of Python objects of several types."""
+    odd = {
+        "chol": ["?" if i % 4 == 0 else i / 7 for i in range(N)],
+        "seen": ["n/a" if i % 5 == 0 else datetime.date(2020, 1 + i % 12, 3) for i in range(N)],
+        "named": ["perhaps" if i % 2 else np.int64(3 * i) for i in range(N)],
+        "at": [datetime.time(i % 24, 30) for i in range(N)],
+        "stay": pd.to_timedelta(np.arange(N) % 7, "h"),
+    }
+    data = vflbench.tables(
+        {**frames, "city": frames["city"].assign(**odd)}, "died", id="patient", missing_words=["perhaps"]
+    )
+    assert data.about[0]["imputed"] == {"chol": 10, "seen": 8, "named": 20} and data.about[0]["encoded"] == {
+        "smoker": 2
+    }
+    assert task_of(data.overrides).features[0].shape[1] == 1 + 2 + 5
+    assert any("'?' (10), first in row 0" in line for line in data.summary)
+    with pytest.raises(DataError, match="column named: holds int64 and str"):
+        vflbench.tables({**frames, "city": frames["city"].assign(named=odd["named"])}, "died", id="patient")
+
+
 def test_one_table_and_an_index_of_ids(frames: dict[str, pd.DataFrame]) -> None:
     indexed = {name: frame.set_index("patient") for name, frame in frames.items()}
     assert vflbench.tables(indexed, "died", id="patient").about == vflbench.tables(frames, "died", id="patient").about
@@ -239,7 +261,8 @@ def test_every_problem_of_two_broken_frames_is_told_at_once(frames: dict[str, pd
     city["scans"], city["mixed"] = [[1]] * N, [1, "a"] * (N // 2)
     clinic = clinic.rename(columns={"patient": "pat_id"})
     clinic.iloc[3, 1] = np.inf
-    kept = "a column must have numbers, texts, dates, or true and false, all of one kind; convert it, or name it in "
+    kept = "a column must have numbers, texts, dates, times, or true and false, all of one kind; "
+    kept += "convert it, or name it in "
     assert told({"city": city, "clinic": clinic}, id="patient", leave_out=["stey"], task="class") == [
         "5 problems in your tables:",
         "  leave_out=stey: no table has such a column. Did you mean 'stay'?",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from vflbench.data.relational.cells import MISSING
+from vflbench.data.tabular.columns import as_texts
 from vflbench.types import Problem, closest
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NAME = re.compile(r"\w[\w .-]{0,99}")
-KINDS = "numbers, texts, dates, or true and false"
+KINDS = "numbers, texts, dates, times, or true and false"
 
 
 def of_tables(tables: Any) -> list[Problem]:
@@ -131,16 +133,19 @@ def parquet(columns: Mapping[str, pa.Array]) -> bytes:
     return file.getvalue()
 
 
-def columns(name: str, frame: pd.DataFrame) -> tuple[dict[str, pa.Array], list[str], list[str]]:
+def columns(
+    name: str, frame: pd.DataFrame, words: Sequence[str] = ()
+) -> tuple[dict[str, pa.Array], list[str], list[str]]:
     """The columns of a table, the names of those that are codes, and a line for each column that cannot be kept.
 
-    A column has codes if it is categorical and its values are not texts. Texts are categories anyway.
+    A column has codes if it is categorical and its values are not texts. Texts are categories anyway. Numbers beside
+    `words` for a missing one are kept as texts, which `dataset=tabular_files` reads as numbers.
     """
     import pandas as pd
 
     kept, codes, lines = dict[str, Any](), list[str](), list[str]()
     for column in frame.columns:
-        cells = _cells(frame[column])
+        cells = _cells(frame[column], {*words})
         if cells is None:
             held = _held(frame[column])
             advice = f"a column must have {KINDS}, all of one kind; convert it, or name it in leave_out"
@@ -165,7 +170,7 @@ def mixed(codes: Mapping[str, Sequence[str]], frames: Mapping[str, pd.DataFrame]
     return problems
 
 
-def _cells(series: Any) -> pa.Array | None:
+def _cells(series: Any, words: Collection[str]) -> pa.Array | None:
     """The column as an Arrow array; None if our Parquet files may not have such a column."""
     import pandas as pd
     import pyarrow as pa
@@ -174,6 +179,8 @@ def _cells(series: Any) -> pa.Array | None:
         series = series.sparse.to_dense()
     if series.dtype == object and {*map(type, series.dropna())} == {uuid.UUID}:
         series = series.map(str, na_action="ignore")
+    if series.dtype == object:
+        series = _with_words(series, words)
     try:
         cells = pa.array(series, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError, NotImplementedError):
@@ -187,9 +194,23 @@ def _cells(series: Any) -> pa.Array | None:
     kinds = pa.types
     fits = (
         *(kinds.is_boolean, kinds.is_integer, kinds.is_floating, kinds.is_decimal, kinds.is_null),
-        *(kinds.is_date, kinds.is_timestamp, _is_text),
+        *(kinds.is_date, kinds.is_timestamp, kinds.is_time, kinds.is_duration, _is_text),
     )
     return cells if any(fit(cells.type) for fit in fits) else None
+
+
+def _with_words(series: pd.Series, words: Collection[str]) -> pd.Series:
+    """The column, all as texts where it holds words for a missing value beside numbers or dates."""
+    known = series.dropna()
+    texts = {cell for cell in known if isinstance(cell, str)}
+    missing = {own.strip().casefold() for own in (*words, *MISSING)}
+    if not texts or len(texts) == len(known) or any(text.strip().casefold() not in missing for text in texts):
+        return series
+    if (written := as_texts([*known])) is None:
+        return series
+    cells = series.copy()
+    cells[series.notna().to_numpy()] = written
+    return cells
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -132,13 +132,14 @@ def tables(
     """
     refuse(frames.of_tables(tables))
     left = [leave_out] if isinstance(leave_out, str) else [*leave_out]
+    words = [missing_words] if isinstance(missing_words, str) else [*missing_words]
     held = {name: frames.with_id(frame, id) for name, frame in tables.items()}
     problems, owner = frames.of_roles(held, label, id, left, by_order=alignment == "given")
     held = {name: frame.drop(columns=left, errors="ignore") for name, frame in held.items()}
     held = {name: held[name] for name in sorted(held, key=lambda name: name != owner)}
     columns, codes, lines = {}, {}, list[str]()
     for name, frame in held.items():
-        columns[name], coded, faults = frames.columns(name, frame)
+        columns[name], coded, faults = frames.columns(name, frame, words)
         codes[name] = [column for column in coded if column not in (label, id)]
         lines += faults
     problems += frames.mixed(codes, held)
@@ -146,9 +147,7 @@ def tables(
     named = [*typed, *(column for own in codes.values() for column in own)]
     keys: dict[str, Any] = {"label": label, "id": id, "task": task, "alignment": alignment, "own_rows": own_rows}
     keys["categories"], keys["dates"] = list(dict.fromkeys(named)), dates
-    keys["numbers"], keys["missing_words"] = (
-        [own] if isinstance(own, str) else [*own] for own in (numbers, missing_words)
-    )
+    keys["numbers"], keys["missing_words"] = [numbers] if isinstance(numbers, str) else [*numbers], words
     files = {f"{name}.parquet": frames.parquet(own) for name, own in columns.items()}
     roles = {"label": label, "id": id}
     gone = [

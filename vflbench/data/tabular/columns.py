@@ -4,16 +4,18 @@ Only the column itself decides, and the keys of the data set: a party comes to t
 files. Rows that other parties lack do not count.
 """
 
+import datetime
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 
 from vflbench.data.relational import dates, sql_sources, written_numbers
-from vflbench.data.relational.cells import MISSING, Column, infer
+from vflbench.data.relational.cells import MISSING, TYPES, Column, infer
 from vflbench.data.relational.dates import Order
 from vflbench.data.relational.sql import MOST_CATEGORIES
 from vflbench.data.relational.sql_sources import Source
@@ -110,7 +112,7 @@ class Judged:
 
 def judge(source: Source, name: str, cells: Column, rows: np.ndarray | slice, keys: Keys) -> Judged:
     """What becomes of the column `name`, of which the `rows` are used."""
-    cells = without_words(cells, keys.missing_words, sql_sources.decimal(source))
+    cells = without_words(_plainer(cells), keys.missing_words, sql_sources.decimal(source))
     about = _About(source, name, cells, rows, keys)
     if name.startswith(MADE_UP) and name not in (*keys.categories, *keys.numbers):
         return about.left_out("row number", "pandas wrote it", "is the index of a DataFrame, so it is left out")
@@ -168,6 +170,33 @@ def differ(merged: Sequence[tuple[str, str]], what: str) -> str:
     if unicodedata.normalize("NFC", first) == unicodedata.normalize("NFC", other):  # they look the same
         return f"{first!a} and {other!a} differ only in their form of Unicode, and count as one {what}{more}"
     return f"{first!r} and {other!r} differ only in spaces or capitals, and count as one {what}{more}"
+
+
+def _plainer(cells: Column) -> Column:
+    """Times and spans as numbers of days; a mix of texts, numbers and dates, as in spreadsheets, as texts."""
+    if cells.kind in (*TYPES, "empty"):
+        return cells
+    null, values = cells.null, np.full(len(cells.values), np.nan)
+    known = [*cells.values[~null]]
+    if cells.kind == "time":
+        values[~null] = [(60 * (60 * at.hour + at.minute) + at.second + at.microsecond / 1e6) / 86400 for at in known]
+        return Column("number", values)
+    if cells.kind in ("timedelta", "Timedelta"):
+        values[~null] = [span.total_seconds() / 86400 for span in known]
+        return Column("number", values)
+    if not any(isinstance(cell, str) for cell in known) or (texts := as_texts(known)) is None:
+        return cells
+    written = np.full(len(values), None, dtype=object)
+    written[~null] = texts
+    return Column("text", written)
+
+
+def as_texts(cells: Sequence[Any]) -> list[str] | None:
+    """Texts, numbers and dates, all as texts; None where there is something else."""
+    if not all(isinstance(cell, str | Real | datetime.date) and not isinstance(cell, bool) for cell in cells):
+        return None
+    whole = [int(cell) if isinstance(cell, Real) and float(cell).is_integer() else cell for cell in cells]
+    return [cell.isoformat() if isinstance(cell, datetime.date) else str(cell) for cell in whole]
 
 
 def without_words(cells: Column, named: Sequence[str], decimal: str) -> Column:
