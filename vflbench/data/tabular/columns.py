@@ -195,7 +195,7 @@ def as_texts(cells: Sequence[Any]) -> list[str] | None:
     """Texts, numbers and dates, all as texts; None where there is something else."""
     if not all(isinstance(cell, str | Real | datetime.date) and not isinstance(cell, bool) for cell in cells):
         return None
-    whole = [int(cell) if isinstance(cell, Real) and float(cell).is_integer() else cell for cell in cells]
+    whole = [int(cell) if isinstance(cell, float) and cell.is_integer() else cell for cell in cells]
     return [cell.isoformat() if isinstance(cell, datetime.date) else str(cell) for cell in whole]
 
 
