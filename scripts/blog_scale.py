@@ -22,8 +22,8 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from vflbench.data import sources
+from vflbench.data.splits import split_rows
 from vflbench.data.tabular import blog
-from vflbench.data.tabular.table import split_rows
 
 ROOT = Path(__file__).resolve().parent.parent
 SEEDS, STEPS, EPOCHS, BATCH = (0, 1, 2), (0.001, 0.003), 20, 256

@@ -56,6 +56,26 @@ def told(tables: Any, label: Any = "died", **how: Any) -> list[str]:
     return str(caught.value).splitlines()
 
 
+def test_frames_are_divided_as_the_arguments_say(frames: dict[str, pd.DataFrame]) -> None:
+    frames["city"]["died"] = (np.arange(N) % 13 == 0).astype(int)  # 4 of 40
+    data = vflbench.tables(frames, "died", id="patient")
+    task = task_of(data.overrides)
+    assert [int(own.sum()) for own in (task.labels, task.truth("val"), task.truth("test"))] == [2, 1, 1]
+    assert "Rows of each class: 1: 2 training, 1 validation, 1 test" in data.summary[-1]
+    frames["city"] = frames["city"].assign(family=np.arange(N) // 4, when=pd.Timestamp("2024-01-01"))
+    frames["city"]["when"] += pd.to_timedelta(np.arange(N)[::-1], unit="D")
+    grouped = vflbench.tables(frames, "age", id="patient", task="regression", split="group", entity="family")
+    task = task_of(grouped.overrides)
+    assert task.splits is not None and not {*(task.splits["train"] // 4)} & {*(task.splits["test"] // 4)}
+    how: dict[str, Any] = {"task": "regression", "split": "time", "time": "when"}
+    task = task_of(vflbench.tables(frames, "age", id="patient", leave_out=["when"], **how).overrides)
+    assert task.splits is not None and task.splits["test"].tolist() == list(range(12))
+    assert told(frames, "age", id="patient", split="time", task="regression") == [
+        "time=null: split=time needs the column with the time of a row."
+    ]
+    assert "time=whenn: city has no such column" in told(frames, "age", id="patient", **{**how, "time": "whenn"})[0]
+
+
 @pytest.mark.parametrize(
     ("names", "how"),
     [

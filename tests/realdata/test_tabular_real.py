@@ -10,8 +10,8 @@ import pytest
 
 from tests.conftest import absent
 from vflbench.data import csv_files
-from vflbench.data.relational.tables import split_rows
-from vflbench.data.tabular import bank, blog, convex, criteo, energy, table, tabular_files
+from vflbench.data.splits import split_rows
+from vflbench.data.tabular import bank, blog, convex, criteo, energy, sets, tabular_files
 
 pytestmark = pytest.mark.realdata
 
@@ -152,7 +152,7 @@ def test_the_users_own_file(root, tmp_path):
     """Bank's file read as a stranger's: the same columns, levels and numbers as its own reader gives."""
     needs(root, bank.EDITIONS["full"].archive.path)
     edition = bank.EDITIONS["full"]
-    text = table.member((root / edition.archive.path).read_bytes(), "bank", edition.member)
+    text = sets.member((root / edition.archive.path).read_bytes(), "bank", edition.member)
     pd.read_csv(io.BytesIO(text), sep=";").to_csv(tmp_path / "calls.csv", index=False)
     mine = tabular_files.load(tabular_files.Config(files=["calls.csv"], label="y"), "aligned", 2, 0, tmp_path)
     theirs = bank.load(bank.Config(variant="full"), "aligned", 2, 0, root)

@@ -2,9 +2,11 @@
 
 import logging
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
+from vflbench.data.splits import WORDS
 from vflbench.data.tasks import Task
 from vflbench.types import TRAINING_METRIC, DataError
 
@@ -12,10 +14,14 @@ CHUNK = 10_000  # rows that are compared at a time
 log = logging.getLogger(__name__)
 
 
-def check(task: Task) -> None:
+def check(task: Task, dataset: Any = None) -> None:
     """Refuse a task on which nothing can be learnt or scored.
 
-    Warnings name classes without a training row, and parties whose features are constant.
+    Warnings name classes without a training row, parts of one class, and parties whose features are constant.
+
+    Parameters
+    ----------
+    dataset : configuration of the data set; errors name those of its keys that help.
 
     Raises
     ------
@@ -27,7 +33,8 @@ def check(task: Task) -> None:
         raise DataError(f"{name}: no row is left for training")
     with np.errstate(over="ignore", invalid="ignore"):
         if labels.min() == labels.max():
-            raise DataError(f"{name}: all {len(labels)} training labels are {labels[0]:g}: there is nothing to learn")
+            only = f"all {len(labels)} training labels are {labels[0]:g}: there is nothing to learn"
+            raise DataError(f"{name}: {only}{_of_classes(task, dataset, 'train')}")
         if not task.classes and not np.isfinite(labels.std(dtype=np.float64)):
             raise DataError(f"{name}: the training labels are not finite, or so large that their spread is not")
     _check_features(task, name)
@@ -40,12 +47,38 @@ def check(task: Task) -> None:
             if split == "test":
                 raise DataError(f"{name}: no row is left for the test split, so nothing could be scored")
             continue
-        if task.metric.name == "auroc" and truth.min() == truth.max():
+        if task.classes and truth.min() == truth.max():
             only = f"all {len(truth)} rows of the {split} split are of class {truth[0]:g}"
-            raise DataError(f"{name}: {only}, of which there is no AUROC: more rows, or another seed, are needed")
+            if task.metric.name == "auroc":
+                raise DataError(f"{name}: {only}, of which there is no AUROC{_of_classes(task, dataset, split)}")
+            log.warning("%s: %s.", name, only)
         if trained is not None and len(unknown := np.unique(truth[trained[truth.astype(np.int64)] == 0])):
             listed = ", ".join(map(str, unknown[:5].tolist())) + (", ..." if len(unknown) > 5 else "")
             log.warning("%s: no training row is of class %s, which the %s split has.", name, listed, split)
+
+
+def _of_classes(task: Task, dataset: Any, split: str) -> str:
+    """How many rows of two classes each part has, and what helps; empty where there is one class only, or more."""
+    known = {"train": task.training_labels(), "val": task.truth("val"), "test": task.truth("test")}
+    rows = {part: np.bincount(own.astype(np.int64), minlength=2) for part, own in known.items() if own is not None}
+    total = np.sum([*rows.values()], axis=0) if task.classes == 2 else np.zeros(2)
+    if not total.all():
+        return ""
+    counted = ", ".join(f"{zero} and {one} {WORDS[part]}" for part, (zero, one) in rows.items())
+    ways, key = [], {"val": "validation", "test": "test"}.get(split, "")
+    if total.min() < len(rows):
+        ways.append(f"more rows of class {total.argmin()} (each of the {len(rows)} parts needs one)")
+    elif hasattr(dataset, key):
+        ways.append(f"a larger dataset.{key}")
+    if split == "val" and hasattr(dataset, key):
+        ways.append("dataset.validation=0, if you can do without validation")
+    if getattr(dataset, "stratify", None) == "none":
+        ways.append("dataset.stratify=auto")
+    if (how := getattr(dataset, "split", "random")) != "random":
+        ways.append("dataset.split=random")
+    if how != "time":
+        ways.append("another seed")
+    return f". Rows of class 0 and class 1: {counted}. What may help: {', '.join(ways)}"
 
 
 def _check_features(task: Task, name: str) -> None:

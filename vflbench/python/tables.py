@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ARGUMENT = re.compile(
-    r"\bdataset\.(?=(label|id|task|alignment|leave_out|categories|numbers|missing_words|dates|own_rows)\b)"
+    r"\bdataset\.(?=(label|id|task|alignment|leave_out|categories|numbers|missing_words|dates|own_rows"
+    r"|split|stratify|time|entity)\b)"
 )
 
 
@@ -93,6 +94,10 @@ def tables(
     missing_words: Sequence[str] = (),
     dates: Literal["auto", "day_first", "month_first"] = "auto",
     own_rows: Literal["ignore", "fit", "train"] = "ignore",
+    split: Literal["random", "time", "group"] = "random",
+    stratify: Literal["auto", "none"] = "auto",
+    time: str | None = None,
+    entity: str | None = None,
     folder: str | Path | None = None,
 ) -> Tables:
     """Make DataFrames the data of runs, one for each party.
@@ -120,6 +125,12 @@ def tables(
     dates : what 3/4/2020 is, if no other cell of the column shows whether the day or the month comes first.
     own_rows : how rows are used that some tables lack. ignore: not at all. fit: for means and scales. train: also for
         training.
+    split : random: rows train, validate or test at random. group: whole entities do. time: the earliest rows train, and
+        the latest are for testing.
+    stratify : auto: of a classification each part gets rows of each class, in proportion; not with `split="time"`.
+    time : the column with the time of a row, in the label's table: dates or numbers. It is not a feature.
+    entity : the column that says whose row it is (a patient), in the label's table. No entity is in two parts. It is
+        not a feature.
     folder : the folder in which a folder with the copies is made; None: `vflbench/tables` in your cache folder.
 
     Returns
@@ -135,17 +146,19 @@ def tables(
     words = [missing_words] if isinstance(missing_words, str) else [*missing_words]
     held = {name: frames.with_id(frame, id) for name, frame in tables.items()}
     problems, owner = frames.of_roles(held, label, id, left, by_order=alignment == "given")
-    held = {name: frame.drop(columns=left, errors="ignore") for name, frame in held.items()}
+    dropped = [column for column in left if column not in (time, entity)]
+    held = {name: frame.drop(columns=dropped, errors="ignore") for name, frame in held.items()}
     held = {name: held[name] for name in sorted(held, key=lambda name: name != owner)}
     columns, codes, lines = {}, {}, list[str]()
     for name, frame in held.items():
         columns[name], coded, faults = frames.columns(name, frame, words)
-        codes[name] = [column for column in coded if column not in (label, id)]
+        codes[name] = [column for column in coded if column not in (label, id, time, entity)]
         lines += faults
     problems += frames.mixed(codes, held)
     typed = [categories] if isinstance(categories, str) else [*categories]
     named = [*typed, *(column for own in codes.values() for column in own)]
     keys: dict[str, Any] = {"label": label, "id": id, "task": task, "alignment": alignment, "own_rows": own_rows}
+    keys |= {"split": split, "stratify": stratify, "time": time, "entity": entity}
     keys["categories"], keys["dates"] = list(dict.fromkeys(named)), dates
     keys["numbers"], keys["missing_words"] = [numbers] if isinstance(numbers, str) else [*numbers], words
     files = {f"{name}.parquet": frames.parquet(own) for name, own in columns.items()}
@@ -153,6 +166,9 @@ def tables(
     gone = [
         key for key, name in roles.items() if isinstance(name, str) and not any(name in own for own in columns.values())
     ]
+    unkept = {column for frame in held.values() for column in frame.columns if isinstance(column, str)}
+    unkept -= {column for own in columns.values() for column in own}
+    gone += [key for key, name in {"time": time, "entity": entity}.items() if isinstance(name, str) and name in unkept]
     about = _checked(files, keys, problems, lines, {*gone, *(problem.key for problem in problems)})
     folder = _kept(files, Path(folder) if folder is not None else sources.cache_folder() / "tables")
     paths = {file.removesuffix(".parquet"): folder / file for file in files}

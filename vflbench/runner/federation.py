@@ -190,7 +190,7 @@ class Federation:
     def _check(self, task: Task) -> None:
         """Refuse data that are not sane, and a target, a privacy mechanism and an attack that do not go with them."""
         config, metric, problems = self.config, task.metric.name, list[Problem]()
-        sanity.check(task)
+        sanity.check(task, config.dataset)
         share = metric in ("accuracy", "auroc")
         if config.target is not None and not 0 <= config.target <= (1 if share else math.inf):
             allowed = f"cannot be: {metric} {'lies between 0 and 1' if share else 'is never below 0'}"

@@ -378,6 +378,47 @@ def test_auroc_is_for_two_classes(here):
         run(classed(np.arange(60) == 30, metric="auroc"))
 
 
+# --- splits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["csv", "sqlite"])
+def test_rare_classes_are_in_all_splits(here, kind):
+    config = classed(np.isin(np.arange(60), [8, 21, 40]).astype(int), kind, metric="auroc")
+    config.joins = config.joins[:1]
+    del config.tables["sections"]
+    for seed in range(3):
+        task = run(config, seed=seed)
+        (owner,) = (number for number, part in enumerate(task.clients) if part.labels is not None)
+        assert task.clients[owner].labels.sum() == 1
+        assert [truth.labels.sum() for truth in task.held_out.values()] == [1, 1]
+        alone = sql.load_own(config, "relational", 1, seed, None, task.without_features(), owner)
+        np.testing.assert_array_equal(alone.clients[owner].labels, task.clients[owner].labels)
+        for split, block in task.clients[owner].held_out.items():
+            np.testing.assert_array_equal(alone.clients[owner].held_out[split], block)
+
+
+@pytest.mark.parametrize("features", [None, ["hour"]])
+def test_purchases_are_divided_by_customer_and_by_time(here, features):
+    days = np.random.default_rng(1).permutation(60)
+    frame = PURCHASES.assign(day=days, weight=days)
+    config = world(split="time", time="day")
+    owner = Table(**write(frame, "csv", "purchases"), keys=["customer", "shop"], features=features, label="amount")
+    config.tables["purchases"] = owner
+    task = run(config)
+    part = task.clients[0]
+    assert part.features.shape[1] == (2 if features is None else 1), "the time is no feature"
+    if features is None:
+        last, first = part.features[:, 1].max(), part.held_out["test"][:, 1].min()
+        assert last < part.held_out["val"][:, 1].min() and part.held_out["val"][:, 1].max() < first
+    config.split, config.time, config.entity = "group", None, "customer"  # also a key
+    task = run(config)
+    train = {*task.clients[0].keys["customer"].tolist()}
+    assert 0 < len(train) < 15 and len(task.clients[0].labels) == 4 * len(train), "all purchases of a customer"
+    config.entity = "custommer"
+    with pytest.raises(ConfigError, match=r"dataset.entity=custommer: table purchases: .* Did you mean 'customer'"):
+        run(config)
+
+
 @pytest.mark.parametrize(
     ("labels", "changes", "message"),
     [

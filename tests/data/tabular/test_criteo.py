@@ -11,7 +11,7 @@ import pytest
 
 from vflbench.config import convert
 from vflbench.data import csv_files, sources
-from vflbench.data.relational.tables import split_rows
+from vflbench.data.splits import split_rows
 from vflbench.data.tabular import criteo
 from vflbench.data.tabular.criteo import Config, load
 from vflbench.types import ConfigError, DataError

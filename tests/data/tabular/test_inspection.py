@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vflbench.data.relational.tables import split_rows
 from vflbench.data.tabular import inspection, tabular_files
 from vflbench.data.tabular.tabular_files import Config, load
 from vflbench.types import ConfigError, DataError
@@ -231,7 +230,7 @@ def test_rows_that_not_all_have_count_for_means_and_scales_where_asked(tmp_path,
     clinic = pd.read_csv(tmp_path / "clinic.csv").set_index("patient")
     shared = [f"p{i:02d}" for i in range(5, 35)]
     own = clinic.drop(shared)
-    train = clinic.loc[shared].iloc[split_rows(30, 0.1, 0.3, 0)["train"]]
+    train = clinic.loc[shared].iloc[more.splits["train"]]
     assert len(own) == 5
     known = np.concatenate([train.stay.dropna(), own.stay])
     by_hand = ((train.stay - known.mean()) / known.std()).fillna(0).to_numpy()
@@ -249,7 +248,7 @@ def test_own_labelled_rows_by_hand(tmp_path, tables):
     city.to_csv(tmp_path / "city.csv", index=False)
     keys = {"alignment": "hashed", "own_rows": "train"}
     task = load(config(**keys), "aligned", 2, 0, tmp_path)
-    train = city.loc[5:].iloc[split_rows(30, 0.1, 0.3, 0)["train"]]
+    train = city.loc[5:].iloc[task.splits["train"]]
     known = np.concatenate([train.age.dropna(), city.age[:5]])
     chosen = city.loc[[0, 1, 3, 4]]
     assert task.own is not None and task.own.places.tolist() == [0, 1, 3, 4]

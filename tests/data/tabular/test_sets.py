@@ -76,6 +76,20 @@ def test_energy(tmp_path):
     assert convex.parties == 27 and convex.objective.weight == 0.1 and len(convex.labels) == 40
 
 
+def test_energy_in_time(tmp_path):
+    """The target counts up with the time; lines may stand in any order."""
+    first, *lines = energy_lines()
+    mixed = "\n".join([first, *lines[::2], *lines[1::2]]).encode()
+    put(tmp_path, "appliances_energy/energydata_complete.csv", mixed)
+    task = energy.load(energy.Config(split="time"), "aligned", 2, 0, tmp_path)
+    parts = (task.labels, task.truth("val"), task.truth("test"))
+    assert [(min(own), max(own)) for own in parts] == [(10, 240), (250, 280), (290, 400)]
+    refused = energy.check(energy.Config(split="time", problem="ridge"), "aligned", 2)
+    assert [str(problem) for problem in refused] == ["dataset.split=time: problem=ridge holds no rows out: use random."]
+    twin = energy.twin()
+    assert twin.times is not None and len(twin.times) == len(twin.labels)
+
+
 def test_energy_names_a_malformed_line(tmp_path):
     lines = energy_lines()
     lines[5] = lines[5].replace('"2016', '"2016", "')
@@ -126,6 +140,16 @@ def test_blog_in_its_archive_and_unpacked(tmp_path, posts):
     assert [name for name, _ in blog.load(blog.Config(), "aligned", 2, 0, tmp_path / "b").source.files] == [
         "blogfeedback/BlogFeedback.zip"
     ]
+
+
+def test_blog_in_time(tmp_path, posts):
+    """The training file trains. Of four days, the later ones are for testing: no day is in two parts."""
+    put(tmp_path, "blogfeedback/BlogFeedback.zip", zipped(posts))
+    task = blog.load(blog.Config(split="time", validation=0.1, test=0.7), "aligned", 2, 0, tmp_path)
+    assert (task.labels, task.truth("val"), task.truth("test"))[0].tolist() == [0, 1]
+    assert task.truth("val").tolist() == [2, 3] and task.truth("test").tolist() == [4, 5, 6, 7, 8, 9]
+    times = blog.twin().times
+    assert times is not None and np.bincount(times)[0] == blog.TRAINING and times.max() == 60
 
 
 def test_blog_names_a_malformed_line_of_a_member(tmp_path, posts):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vflbench.config import convert
-from vflbench.data.tabular import blog, synthetic, table
+from vflbench.data.tabular import blog, sets, synthetic, table
 from vflbench.data.tabular.table import ClassKeys, Keys, Layout, RegressionKeys, Table, divide, read_text
 from vflbench.types import ConfigError, DataError, DataSource, Metric
 
@@ -369,12 +369,12 @@ def test_members_of_archives():
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a/b.csv", "x" * 1000)
     data = out.getvalue()
-    assert table.member(data, "f.zip", "a/b.csv") == b"x" * 1000
+    assert sets.member(data, "f.zip", "a/b.csv") == b"x" * 1000
     with pytest.raises(DataError, match=r"f\.zip: this archive holds no file c\.csv"):
-        table.member(data, "f.zip", "c.csv")
+        sets.member(data, "f.zip", "c.csv")
     for damaged in (b"", data[:40], data[:-30], data[:45] + bytes(8) + data[53:]):
         with pytest.raises(DataError, match=r"f\.zip: a damaged zip"):
-            table.member(damaged, "f.zip", "a/b.csv")
+            sets.member(damaged, "f.zip", "a/b.csv")
 
 
 def test_over_joins_a_partys_columns_are_a_table_that_is_matched_by_row_id():

@@ -13,6 +13,7 @@ import pytest
 
 from vflbench.config import convert
 from vflbench.data.matching import psi_bytes
+from vflbench.data.splits import by_class
 from vflbench.data.tabular import alignment
 from vflbench.data.tabular.tabular_files import Config, check, load
 from vflbench.types import ConfigError, DataError
@@ -64,7 +65,7 @@ def test_one_file_in_all_its_formats(tmp_path, customers):
     task = tasks[0]
     # age, city of three levels and perhaps the missing one, a; b, c
     assert [block.shape[1] for block in task.features] == [
-        2 + len(set(customers.city)) - (1 if 9 not in train_rows(task) else 0),
+        2 + len(set(customers.city)) - (1 if 9 not in train_rows(customers) else 0),
         2,
     ]
     assert (task.classes, task.metric.name, task.parties, task.features[0].dtype) == (2, "auroc", 2, np.float32)
@@ -77,10 +78,8 @@ def test_one_file_in_all_its_formats(tmp_path, customers):
     assert workers.public.samples == 36 and workers.public.shape == (whole(task).shape[1] - 1,)
 
 
-def train_rows(task) -> np.ndarray:
-    from vflbench.data.relational.tables import split_rows
-
-    return split_rows(N, 0.1, 0.3, 0)["train"]
+def train_rows(customers: pd.DataFrame) -> np.ndarray:
+    return by_class((customers.bought == "yes").to_numpy().astype(int), 0.1, 0.3, 0)["train"]
 
 
 def test_kinds_of_task(tmp_path, customers):

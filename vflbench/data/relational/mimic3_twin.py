@@ -3,7 +3,8 @@
 import numpy as np
 
 from vflbench.data.relational import mimic3_events as measured
-from vflbench.data.relational.tables import SPLITS, RawTable, RawTables
+from vflbench.data.relational.tables import RawTable, RawTables
+from vflbench.data.splits import SPLITS
 from vflbench.data.tasks import Equality
 from vflbench.seeding import stream
 

@@ -11,14 +11,26 @@ import itertools
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vflbench.data.relational import sql_sources, tables
+from vflbench.data import splits
+from vflbench.data.relational import row_facts, sql_sources, tables
 from vflbench.data.relational.cells import TYPES, Column, as_type, concatenate, digest, hashes, stable_order
-from vflbench.data.relational.sql_config import TASKS, Config, called, check, joins_of, keys_of, parts_of, roles_of
+from vflbench.data.relational.sql_config import (
+    TASKS,
+    Config,
+    called,
+    check,
+    deciding,
+    joins_of,
+    keys_of,
+    parts_of,
+    roles_of,
+)
 from vflbench.data.relational.sql_sources import Source
 from vflbench.data.relational.tables import RawTable, RawTables
 from vflbench.data.tasks import AlignedTask, RelationalTask
@@ -97,12 +109,10 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     if metric.name == "auroc" and classes != 2:
         allowed = f"is for two classes; {called(config, label)} has {classes}"
         raise ConfigError([Problem("dataset.metric", "auroc", allowed)])
-    splits = tables.split_rows(len(labels), config.validation, config.test, seed)
-    if not len(splits["train"]) or not len(splits["test"]):
-        raise DataError(f"{called(config, label)}: {len(labels)} rows are too few for training and test rows")
+    divided = _divided(config, label, found[label], labels, classes, seed)
     sizes = {name: [part.rows for part in parts] for name, parts in found.items() if len(parts) > 1}
     whole, source = RawTables(tuple(raw), label, labels, classes, joins_of(config)), _source(config, found)
-    return tables.divide(config.name, whole, splits, source, metric, layout=layout, parts=parties, sizes=sizes)
+    return tables.divide(config.name, whole, divided, source, metric, layout=layout, parts=parties, sizes=sizes)
 
 
 def load_own(
@@ -126,16 +136,40 @@ def load_own(
             raise DataError(f"{called(config, name)}: {stamp[0]} {advice}")
     raw = _raw_table(config, name, found)
     raw = dataclasses.replace(raw, keys=tables.joining(raw, task.joins))
-    labels, splits = None, None
+    labels, divided = None, None
     if name == task.label_table:
-        labels, _ = _labels(config, name, found)
-        drawn = tables.split_rows(len(labels), config.validation, config.test, seed)
-        splits = {split: rows for split, rows in drawn.items() if split != "val" or len(rows)}
-    features = tables.standardize(raw, splits["train"] if splits else None)
+        labels, classes = _labels(config, name, found)
+        drawn = _divided(config, name, found, labels, classes, seed)
+        divided = {split: rows for split, rows in drawn.items() if split != "val" or len(rows)}
+    features = tables.standardize(raw, divided["train"] if divided else None)
     sizes = [part.rows for part in found] if len(found) > 1 else None
-    own = tables.horizontal(raw, features, splits, labels, parties, sizes)
+    own = tables.horizontal(raw, features, divided, labels, parties, sizes)
     first = next(number for number, part in enumerate(task.clients) if part.table == name)
     return dataclasses.replace(task, clients=replace_at(task.clients, index, own[index - first]))
+
+
+def _divided(
+    config: Config, name: str, parts: Sequence[_Part], labels: np.ndarray, classes: int, seed: int
+) -> dict[str, np.ndarray]:
+    """The rows of each split of the label table `name`, which its owner draws from that table alone.
+
+    Raises
+    ------
+    DataError : there are too few rows, times or entities; a row has none.
+    """
+    place, every = partial(_place, parts), np.arange(len(labels))
+    known = {}
+    for key, read in (("time", row_facts.times), ("entity", row_facts.entities)):
+        if column := getattr(config, key):
+            known[key] = read(concatenate([part.columns[column] for part in parts]), column, place, every)
+    how = splits.plan(config, classes > 0)
+    fractions = config.validation, config.test
+    drawn = splits.draw(how, labels, *fractions, seed, times=known.get("time"), entities=known.get("entity"))
+    if not len(drawn["train"]) or not len(drawn["test"]):
+        raise DataError(f"{called(config, name)}: {len(labels)} rows are too few for training and test rows")
+    for line in splits.in_words(splits.counts(how, drawn, labels, {c: f"class {c}" for c in range(classes)})):
+        log.info("%s", line)
+    return drawn
 
 
 def _check_columns(
@@ -145,6 +179,10 @@ def _check_columns(
     table = config.tables[name]
     problems = []
     for source, columns in zip(sources, held, strict=True):
+        for key, column in deciding(config, name).items():
+            if column not in columns:
+                allowed = f"{called(config, name)}: {source} has no such column; it has {', '.join(columns)}"
+                problems.append(Problem(key, column, allowed, closest(column, columns)))
         for role, wanted in {**roles_of(config, name), "types": list(table.types)}.items():
             for column in wanted:
                 if column not in columns:
@@ -225,7 +263,8 @@ def _read(config: Config, name: str, source: Source, held: Sequence[str], stamp:
     table, keys = config.tables[name], keys_of(config, name)
     wanted = list(held)
     if table.features is not None:
-        wanted = list(dict.fromkeys(column for columns in roles_of(config, name).values() for column in columns))
+        named = [*roles_of(config, name).values(), deciding(config, name).values()]
+        wanted = list(dict.fromkeys(column for columns in named for column in columns))
     columns = sql_sources.read(source, wanted, table.types)
     part = _Part(source, columns, _file_stamp(source))
     now = (part.file, digest([columns[key] for key in keys]) if keys else None)
@@ -276,6 +315,7 @@ def _place(parts: Sequence[_Part], row: int) -> str:
 def _numeric(config: Config, name: str, columns: Mapping[str, Column], parts: Sequence[_Part]) -> list[str]:
     """The columns of numbers that have no other role; a warning names other columns."""
     taken = {column for role in roles_of(config, name).values() for column in role}
+    taken |= {*deciding(config, name).values()}
     others = [column for column in columns if column not in taken]
     left_out = [column for column in others if columns[column].kind != "number"]
     for column in left_out:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from vflbench.data.relational import sql_sources, tables
+from vflbench.data import splits
+from vflbench.data.relational import sql_sources
 from vflbench.data.relational.sql_sources import Source
 from vflbench.data.tasks import Equality
 from vflbench.types import Problem, Range, closest, refuse
@@ -37,8 +38,8 @@ class Table:
 
 
 @dataclass
-class Config:
-    """Keys of the data set."""
+class Config(splits.SplitKeys):
+    """Keys of the data set; `time` and `entity` are columns of the table with the label."""
 
     name: str = "sql"
     source: Literal["auto", "real"] = "auto"  # your tables are never replaced by made-up data
@@ -118,6 +119,12 @@ def roles_of(config: Config, name: str) -> dict[str, list[str]]:
     }
 
 
+def deciding(config: Config, name: str) -> dict[str, str]:
+    """The columns of a table that its split follows, by their keys: they are no features unless they are listed so."""
+    keys = {"dataset.time": config.time, "dataset.entity": config.entity}
+    return {key: column for key, column in keys.items() if column and config.tables[name].label is not None}
+
+
 def called(config: Config, name: str) -> str:
     """How messages name a table."""
     owner = config.tables[name].organisation
@@ -129,11 +136,12 @@ def called(config: Config, name: str) -> str:
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration, before any data are read; files and variables must be there."""
-    problems = tables.check_fractions(config.validation, config.test)
+    problems = splits.check_fractions(config.validation, config.test)
     if not config.tables:
         advice = "describe yours in DIR/dataset/sql.yaml and give --config-dir DIR, as examples/dataset/sql.yaml does"
         return [*problems, Problem("dataset.tables", "{}", f"names no tables: {advice}")]
     problems += _check_task(config)
+    problems += splits.check_keys(config, {f"dataset.tables.{n}.label": t.label for n, t in config.tables.items()})
     for name, table in config.tables.items():
         problems += _check_table(config, name, table)
     labels = [name for name, table in config.tables.items() if table.label is not None]

@@ -13,6 +13,7 @@ import numpy as np
 
 from vflbench.data.relational import tables
 from vflbench.data.relational.tables import RawTable, RawTables
+from vflbench.data.splits import check_fractions, split_rows
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
 from vflbench.types import Count, DatasetInfo, DataSource, Metric, Problem, Range, refuse
@@ -53,7 +54,7 @@ class Config:
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:
     """What is wrong with the configuration."""
-    problems = tables.check_fractions(config.validation, config.test)
+    problems = check_fractions(config.validation, config.test)
     if config.duplication > config.dimension_rows:
         most = f"must be at most dataset.dimension_rows={config.dimension_rows}"
         allowed = f"{most}: it is the number of rows of the first dimension that share a key"
@@ -66,7 +67,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     refuse(check(config, layout, parties))
     note = f"made-up star schema: {config.rows} facts, {config.dimensions} dimensions, duplication {config.duplication}"
     source = DataSource(kind="synthetic", note=note)
-    splits = tables.split_rows(config.rows, config.validation, config.test, seed)
+    splits = split_rows(config.rows, config.validation, config.test, seed)
     metric = TASKS[config.task]
     return tables.divide(config.name, make(config), splits, source, metric, layout=layout, parts=parties)
 

@@ -9,12 +9,10 @@ import numpy as np
 
 from vflbench.data import prepared, sources
 from vflbench.data.relational.join import Keys, hand_over, join
+from vflbench.data.splits import SPLITS, WORDS
 from vflbench.data.tasks import AlignedTask, Equality, HeldOut, RelationalPart, RelationalTask
 from vflbench.data.tasks.relational import table_size
-from vflbench.seeding import stream
 from vflbench.types import ConfigError, DataError, DataSource, Metric, Problem
-
-SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
@@ -66,21 +64,6 @@ def kept(
     equal = tuple(Equality(tuple(left), tuple(right)) for left, right in joins)
     raw = RawTables(opened, label_table, held["labels"], classes, equal)
     return raw, {split: held[f"rows.{split}"] for split in SPLITS}
-
-
-def check_fractions(validation: float, test: float) -> list[Problem]:
-    """What is wrong with the fractions of `split_rows`."""
-    if validation >= 0 and test > 0 and validation + test < 1:
-        return []
-    allowed = "must be fractions, test above 0, that leave something for training"
-    return [Problem("dataset.validation, dataset.test", f"{validation}, {test}", allowed)]
-
-
-def split_rows(rows: int, validation: float, test: float, seed: int) -> dict[str, np.ndarray]:
-    """Random train, val and test rows of the label table, ascending int64, by the stream "split" of `seed`."""
-    order = stream(seed, "split").permutation(rows)
-    first, second = round(test * rows), round((test + validation) * rows)
-    return {"train": np.sort(order[second:]), "val": np.sort(order[first:second]), "test": np.sort(order[:first])}
 
 
 def in_order(splits: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -236,10 +219,15 @@ def _check_classes(
 ) -> None:
     """Check that AUROC has both classes among the joined rows that are scored."""
     for split in mapped.keys() - {"train"} if metric.name == "auroc" else ():
-        found = np.unique(raw.labels[splits[split]][mapped[split][raw.label_table]])
-        if len(found) < 2:
+        joined = raw.labels[splits[split]][mapped[split][raw.label_table]]
+        if len(found := np.unique(joined)) < 2:
             reason = f"the {split} rows that join have class {found[0]} only, and auroc needs two"
-            raise DataError(f"table {raw.label_table}: {reason}")
+            zero, one = np.bincount(raw.labels, minlength=2)
+            counted = (
+                f"It has {zero} rows of class 0 and {one} of class 1; {len(splits[split])} are {WORDS[split]} rows"
+            )
+            advice = f"A larger dataset.{'validation' if split == 'val' else 'test'} or another seed may help"
+            raise DataError(f"table {raw.label_table}: {reason}. {counted}. {advice}")
 
 
 def _handed_over(table: RawTable, rows: np.ndarray) -> Keys:

@@ -1,7 +1,8 @@
 """BlogFeedback (Buza 2014, UCI): blog posts, 280 columns; the target is the number of comments in the next 24 hours.
 
 The published training file and the 60 test files together are the 60,021 rows of PubSub-VFL. Rows are held out at
-random, as in the other data sets.
+random, as in the other data sets. With `split=time` the training file trains, and the days of the test files are for
+validation and testing: rows of one file are not ordered.
 """
 
 import functools
@@ -12,7 +13,7 @@ import numpy as np
 from vflbench.data.published import Lines
 from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
-from vflbench.data.tabular.sets import Edition, Files, Form, TabularSet
+from vflbench.data.tabular.sets import Edition, Files, Form, TabularSet, TimedKeys
 from vflbench.data.tabular.table import Layout, Table
 from vflbench.seeding import stream
 from vflbench.types import DatasetInfo, Metric, Positive
@@ -37,10 +38,11 @@ NAMES = (
 )
 COLUMNS = tuple(f"x{number}" for number in range(1, 281))
 SAMPLES = 60021
+TRAINING = 52397  # of them in the training file, which is earlier than all test files
 
 
 @dataclass
-class Config(table.Clipped, table.RegressionKeys):
+class Config(table.Clipped, TimedKeys):
     """Keys of the data set."""
 
     name: str = "blog"
@@ -68,10 +70,15 @@ def twin(samples: int = SAMPLES) -> Table:
     expected = 0.5 * recent[:, :3].sum(axis=1) * np.exp(-age / 24) + 0.2 * fame * (
         1 + words @ rng.normal(0, 0.5, 200)
     ).clip(0)
-    return Table(values, COLUMNS, {}, rng.poisson(expected * rng.gamma(1.5, 1 / 1.5, samples)).astype(np.float64), 0)
+    comments = rng.poisson(expected * rng.gamma(1.5, 1 / 1.5, samples)).astype(np.float64)
+    first = min(TRAINING, samples)
+    published = np.arange(samples - first) * len(_DAYS) // max(samples - first, 1)
+    return Table(values, COLUMNS, {}, comments, 0, times=np.append(np.zeros(first, np.int64), published + 1))
 
 
-_read = functools.partial(table.read_table, layout=Layout((*COLUMNS, "comments"), {}, header=0), target="comments")
+_read = functools.partial(
+    table.read_table, layout=Layout((*COLUMNS, "comments"), {}, header=0, in_turn=True), target="comments"
+)
 _FORMS = (
     Form((RawFile("blogfeedback/BlogFeedback.zip"),), _read, Lines(header=0, members=NAMES), 281, NAMES),
     Form(tuple(RawFile(f"blogfeedback/{name}") for name in NAMES), _read, Lines(header=0), 281),

@@ -115,6 +115,9 @@ def _report(
     if name == config.label and index == 0:
         kind = f"{about.distinct} classes" if config.task == "classes" else "the target"
         return dataclasses.replace(about, taken_for="label", why="dataset.label names it", becomes=kind, remarks=())
+    if name in (config.time, config.entity):
+        why = f"dataset.{'time' if name == config.time else 'entity'} names it"
+        return dataclasses.replace(about, why=why, becomes="divides the rows", remarks=())
     if name in config.leave_out:
         return dataclasses.replace(about, why="dataset.leave_out names it", becomes=columns.LEFT_OUT, remarks=())
     return about

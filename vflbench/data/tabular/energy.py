@@ -11,7 +11,7 @@ import numpy as np
 from vflbench.data.published import Lines
 from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
-from vflbench.data.tabular.sets import Edition, Files, Form, TabularSet
+from vflbench.data.tabular.sets import Edition, Files, Form, TabularSet, TimedKeys
 from vflbench.data.tabular.table import Layout, Table
 from vflbench.seeding import stream
 from vflbench.types import DatasetInfo, Metric
@@ -31,7 +31,7 @@ SAMPLES = 19735
 
 
 @dataclass
-class Config(table.RegressionKeys):
+class Config(TimedKeys):
     """Keys of the data set."""
 
     name: str = "energy"
@@ -52,11 +52,11 @@ def twin() -> Table:
     noise = rng.uniform(0, 50, SAMPLES)
     values = np.column_stack([lights, 20 + 3 * readings, noise, noise])
     score = readings @ rng.normal(0, 0.07, 24) + 0.4 * lit + 0.7 * rng.standard_normal(SAMPLES)
-    return Table(values, COLUMNS, {}, 10 * np.round(7 * np.exp(score)).clip(1, 108), 0)
+    return Table(values, COLUMNS, {}, 10 * np.round(7 * np.exp(score)).clip(1, 108), 0, times=np.arange(SAMPLES))
 
 
 read = functools.partial(
-    table.read_table, layout=Layout(("date", "Appliances", *COLUMNS), {}, skipped=("date",)), target="Appliances"
+    table.read_table, layout=Layout(("date", "Appliances", *COLUMNS), {}, time="date"), target="Appliances"
 )
 _SHA256 = "2820bf712ad0275cb18b85a05250926100d8e65ebb9f4d2d016ca91ea152a25d"  # of the member of UCI's archive
 _FORM = Form((RawFile("appliances_energy/energydata_complete.csv", digest=_SHA256),), read, Lines(), width=29)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vflbench.data import splits
 from vflbench.data.relational import sql_sources
 from vflbench.data.relational.cells import Column
 from vflbench.data.relational.sql_sources import Source
@@ -208,7 +209,7 @@ def in_words(tables: Sequence[Mapping[str, Any]], own_rows: str = "ignore", trai
         lines += [] if written["plain"] else [f"{about['file']}: {written['words']}"]
         lines += ["; ".join([f"{about['file']}: {parts[0]}", *parts[1:]]), *about["blank"]]
         lines += told((ColumnReport.of(said) for said in about.get("columns", ())), "note")
-    return lines
+    return lines + [line for about in tables if "splits" in about for line in splits.in_words(about["splits"])]
 
 
 def take(rows: np.ndarray | slice, count: int) -> np.ndarray:

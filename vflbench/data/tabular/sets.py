@@ -3,6 +3,7 @@
 All of them are checked, found and divided in the same way, by the code of this file.
 """
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,12 +15,26 @@ import numpy as np
 from vflbench.data import prepared, sources, twins
 from vflbench.data.published import Rows, Size
 from vflbench.data.sources import FileSet, Found, Part, RawFile
+from vflbench.data.splits import Plan
 from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Keys, Table
 from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
-from vflbench.types import DatasetInfo, DataSource, Metric, Problem, refuse
+from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, refuse
 
 Contents = Iterator[tuple[bytes, str]]  # of files, one after the other: the bytes, and the file's name in errors
+
+
+@dataclass
+class TimedKeys(table.RegressionKeys):
+    """A regression whose rows have a time."""
+
+    #: random, as published | time: the earliest rows train, the latest are for testing
+    split: Literal["random", "time"] = "random"
+
+    @property
+    def plan(self) -> Plan:
+        """How rows are divided: as the key `split` says."""
+        return Plan(self.split)
 
 
 @dataclass(frozen=True)
@@ -74,7 +89,7 @@ class Form:
             if not self.members:
                 yield data, label
             for name in self.members:
-                yield table.member(data, label, name), f"{label}, {name}"
+                yield member(data, label, name), f"{label}, {name}"
 
 
 @dataclass(frozen=True)
@@ -141,6 +156,25 @@ class Files:
         return kept(self.info.name, made, edition.variant, made_of)
 
 
+def member(data: bytes, label: str, name: str) -> bytes:
+    """The content of the file `name` in the zip archive `data`.
+
+    Raises
+    ------
+    DataError : it is no zip archive, is damaged, or holds no such file.
+    """
+    import zipfile
+    import zlib
+
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return archive.read(name)
+    except KeyError:
+        raise DataError(f"{label}: this archive holds no file {name}. Get it again.") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError, NotImplementedError) as error:
+        raise DataError(f"{label}: a damaged zip archive ({error}). Get it again.") from None
+
+
 # --- kept between jobs ------------------------------------------------------------------------------------------------
 
 
@@ -150,7 +184,8 @@ def kept(name: str, made: Callable[[], Table], *made_of: Any) -> Table:
     def arrays() -> dict[str, np.ndarray]:
         whole = made()
         about = json.dumps([whole.columns, dict(whole.levels), whole.classes])
-        return {"values": whole.values, "labels": whole.labels, "about": np.frombuffer(about.encode(), np.uint8)}
+        held = {"values": whole.values, "labels": whole.labels, "about": np.frombuffer(about.encode(), np.uint8)}
+        return held if whole.times is None else {**held, "times": whole.times}
 
     held = prepared.arrays(sources.cache_folder() / "tables" / f"{name}-{prepared.key(*made_of)}", arrays)
     columns, levels, classes = json.loads(held["about"].tobytes())
@@ -160,4 +195,5 @@ def kept(name: str, made: Callable[[], Table], *made_of: Any) -> Table:
         {column: tuple(names) for column, names in levels.items()},
         held["labels"],
         classes,
+        times=held.get("times"),
     )

@@ -14,7 +14,6 @@ Categories, means and scales are fitted on training rows. With shards these are 
 few numbers count as public: no epsilon covers them.
 """
 
-import io
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,8 @@ import numpy as np
 
 from vflbench.data import csv_files, partition
 from vflbench.data.relational import tables as relational
-from vflbench.data.relational.tables import RawTable, RawTables, check_fractions, split_rows
+from vflbench.data.relational.tables import RawTable, RawTables
+from vflbench.data.splits import SPLITS, Plan, check_fractions, draw
 from vflbench.data.tabular.convex import task
 from vflbench.data.tasks import AlignedTask, Equality, Objective, OwnRows, RelationalTask, Shard, ShardedTask
 from vflbench.seeding import stream
@@ -64,6 +64,11 @@ class Keys(partition.Sharding):
     def weight(self) -> float:
         """Weight of the regularisation in the convex `problem`."""
         raise NotImplementedError
+
+    @property
+    def plan(self) -> Plan:
+        """How rows are divided: at random."""
+        return Plan()
 
 
 @dataclass
@@ -122,6 +127,9 @@ class Table:
     own: tuple[np.ndarray, ...] = ()
     #: of party 0's `own`, the places of rows to learn from, and their labels; None: none is
     labelled: tuple[np.ndarray, np.ndarray] | None = None
+    times: np.ndarray | None = None  #: (n,) of rows that have one: later is larger
+    entities: np.ndarray | None = None  #: (n,) int64, equal for rows of one entity, where they have one
+    splits: Mapping[str, np.ndarray] | None = None  #: the rows of each part, where they are drawn already
 
 
 # --- the configuration's keys -----------------------------------------------------------------------------------------
@@ -135,6 +143,8 @@ def check(config: Keys, layout: str, parties: int, columns: int) -> list[Problem
     columns : how many the data set has.
     """
     problems = check_fractions(config.validation, config.test)
+    if config.plan.split == "time" and config.problem != "learning":
+        problems.append(Problem("dataset.split", "time", f"problem={config.problem} holds no rows out: use random"))
     if layout == "relational" and config.problem != "learning":
         allowed = "methods over joins have no convex problem: use learning"
         problems.append(Problem("dataset.problem", config.problem, allowed))
@@ -223,7 +233,7 @@ def divide(
     Layout aligned divides the columns (party 0 has the labels), sharded the rows. Relational divides the columns
     between as many tables as `tables` says, each in `parties` horizontal parts.
 
-    learning: features are float32, and the stream "split" of `seed` draws the splits. Convex: features are float64 of
+    learning: features are float32, and `drawn` gives the splits. Convex: features are float64 of
     all rows. Ridge divides standardised rows and labels by sqrt(N): f is then half the mean squared error plus the
     penalty, whatever N is.
 
@@ -240,24 +250,22 @@ def divide(
     """
     if layout == "aligned" and (problems := check_columns(config.columns, parties, table.values.shape[1])):
         raise ConfigError(problems)
-    count = len(table.labels)
-    rows = np.arange(count)
-    if config.samples is not None and config.samples < count:
-        rows = np.sort(stream(0, f"samples/{config.name}").permutation(count)[: config.samples])
-        note = f"{len(rows)} of its {count} rows"
+    rows = sampled(config, len(table.labels))
+    if len(rows) < len(table.labels):
+        note = f"{len(rows)} of its {len(table.labels)} rows"
         source = DataSource(
             source.kind, source.variant, f"{source.note}; {note}" if source.note else note, source.files
         )
     splits = {"train": rows}
     if config.problem == "learning":
-        drawn = split_rows(len(rows), config.validation, config.test, seed)
-        splits = {split: rows[chosen] for split, chosen in drawn.items() if len(chosen)}
+        splits = dict(table.splits or drawn(config, table, seed))
     labels = {split: table.labels[chosen] for split, chosen in splits.items()}
     if layout == "relational":
         encodings = _blocks(config, table, tables(config), {**splits, "all": rows}, scaling, np.float32, seed)
         whole = _by_row_id([encoding["all"] for encoding in encodings], table.labels[rows], table.classes)
+        divided = {split: np.searchsorted(rows, splits.get(split, rows[:0])) for split in SPLITS}
         return relational.divide(
-            config.name, whole, drawn, source, metric, layout=layout, parts=parties, standardized=True
+            config.name, whole, divided, source, metric, layout=layout, parts=parties, standardized=True
         )
     if layout == "sharded":
         encoded = encode(table, slice(None), splits, scaling, np.float32, largest=config.largest)
@@ -283,6 +291,27 @@ def divide(
         target = (target - target.mean()) / (target.std() * np.sqrt(len(target)))
         features = [block / np.sqrt(len(target)) for block in features]
     return task(config.name, source, features, target, Objective(config.problem, config.weight))
+
+
+def sampled(config: Keys, count: int) -> np.ndarray:
+    """Of `count` rows those that `dataset.samples` leaves, ascending."""
+    if config.samples is None or config.samples >= count:
+        return np.arange(count)
+    return np.sort(stream(0, f"samples/{config.name}").permutation(count)[: config.samples])
+
+
+def drawn(config: Keys, table: Table, seed: int) -> dict[str, np.ndarray]:
+    """The rows of each part that has any, ascending.
+
+    Raises
+    ------
+    DataError : see `splits.draw`.
+    """
+    rows = sampled(config, len(table.labels))
+    times, entities = (None if own is None else own[rows] for own in (table.times, table.entities))
+    how = config.plan
+    found = draw(how, table.labels[rows], config.validation, config.test, seed, times=times, entities=entities)
+    return {split: rows[chosen] for split, chosen in found.items() if len(chosen)}
 
 
 def _blocks(
@@ -393,6 +422,8 @@ class Layout:
     separator: str = ","
     header: int = 1  #: the line with the names of the columns, where data begin below; 0: there is none
     skipped: tuple[str, ...] = ()  #: columns that are not read
+    time: str | None = None  #: the column with a row's time, no feature
+    in_turn: bool = False  #: rows of a file are later than those of the files before it
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -401,7 +432,7 @@ class Layout:
 
 
 def read_text(data: bytes, label: str, layout: Layout) -> np.ndarray:
-    """The columns that are read, (n, d) float64: numbers, and the index of a category's level.
+    """The columns that are read, (n, d) float64: numbers, the index of a category's level, seconds since 1970.
 
     Raises
     ------
@@ -412,11 +443,13 @@ def read_text(data: bytes, label: str, layout: Layout) -> np.ndarray:
     if layout.header:
         csv_files.check_header(data, label, layout.columns, layout.separator, layout.header)
     kinds = {name: "text" if name in layout.levels else "number" for name in layout.read}
+    kinds |= {layout.time: "time"} if layout.time else {}
     lines = data.rstrip(b"\r\n") + b"\n"
     held = csv_files.read(lines, label, layout.columns, kinds, skip=layout.header, separator=layout.separator)
     values = np.empty((len(held[layout.read[0]]), len(kinds)))
     for i, (name, cells) in enumerate(held.items()):
         levels = layout.levels.get(name)
+        cells = cells.astype("datetime64[s]").astype(np.int64) if name == layout.time else cells
         values[:, i] = cells if levels is None else pd.Index(levels).get_indexer(pd.Index(cells))
         wrong = ~np.isfinite(values[:, i]) if levels is None else values[:, i] < 0
         allowed = "a number" if levels is None else f"one of {', '.join(levels)}"
@@ -436,28 +469,14 @@ def read_table(texts: Iterable[tuple[bytes, str]], layout: Layout, target: str) 
     ------
     DataError : as `read_text`.
     """
-    values = np.concatenate([read_text(data, label, layout) for data, label in texts])
+    parts = [read_text(data, label, layout) for data, label in texts]
+    values = np.concatenate(parts)
     place, classes = layout.read.index(target), len(layout.levels.get(target, ()))
-    columns = tuple(name for name in layout.read if name != target)
-    levels = {name: layout.levels[name] for name in columns if name in layout.levels}
     labels = values[:, place].astype(np.int64) if classes else values[:, place]
-    return Table(np.delete(values, place, axis=1), columns, levels, labels, classes)
-
-
-def member(data: bytes, label: str, name: str) -> bytes:
-    """The content of the file `name` in the zip archive `data`.
-
-    Raises
-    ------
-    DataError : it is no zip archive, is damaged, or holds no such file.
-    """
-    import zipfile
-    import zlib
-
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return archive.read(name)
-    except KeyError:
-        raise DataError(f"{label}: this archive holds no file {name}. Get it again.") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError, NotImplementedError) as error:
-        raise DataError(f"{label}: a damaged zip archive ({error}). Get it again.") from None
+    apart, times = [place], np.repeat(np.arange(len(parts)), [*map(len, parts)]) if layout.in_turn else None
+    if layout.time:
+        apart.append(layout.read.index(layout.time))
+        times = values[:, apart[-1]].astype(np.int64)
+    columns = tuple(name for name in layout.read if name not in (target, layout.time))
+    levels = {name: layout.levels[name] for name in columns if name in layout.levels}
+    return Table(np.delete(values, apart, axis=1), columns, levels, labels, classes, times=times)

@@ -27,10 +27,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vflbench.data import splits
 from vflbench.data.relational import sql_sources
 from vflbench.data.relational.cells import Column
 from vflbench.data.relational.sql_sources import Source
-from vflbench.data.tabular import alignment, columns, entries, inspection, labels, leaks, table
+from vflbench.data.tabular import alignment, entries, inspection, labels, leaks, own_splits, table
 from vflbench.data.tabular.columns import Judged
 from vflbench.data.tabular.entries import Entry
 from vflbench.data.tabular.table import Table
@@ -53,7 +54,7 @@ FEWEST = 10  # samples that can be divided into training, validation and test
 
 
 @dataclass
-class Config(table.Clipped, columns.Keys):
+class Config(own_splits.OwnKeys):
     """Keys of the data set."""
 
     name: str = "tabular_files"
@@ -62,7 +63,6 @@ class Config(table.Clipped, columns.Keys):
     # one, or one per party; paths below data_root, or relative to where vflbench is started; or {path: ..., id: ...}
     files: list[str | Entry] = field(default_factory=list)
     label: str | None = None  # the column to predict, in the first file
-    task: Literal["classes", "regression"] = "classes"  # classes (AUROC of two, accuracy of more) | regression (RMSE)
     id: str | None = None  # the column that identifies a sample, in every file; never a feature
     alignment: Literal["given", "psi", "hashed"] = "given"
     # rows of a party that not all have: fit: they count for the means and scales of its own columns; train: and those
@@ -95,6 +95,7 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
         add("label", "null", "must name the column to predict, which is in the first file")
     if config.own_rows != "ignore" and (not several or config.alignment == "given"):
         add("own_rows", config.own_rows, "is for a file per party with alignment=psi or hashed: else all have all rows")
+    problems += splits.check_keys(config, {"dataset.label": config.label, "dataset.id": config.id})
     return problems + (_check_matching(config) if config.alignment != "given" else [])
 
 
@@ -154,10 +155,12 @@ def _load(
     several = len(sources) > 1
     held = []
     for i, (source, own) in enumerate(zip(sources, features, strict=True)):
-        wanted = [*own, *([config.label] if i == 0 else []), *([config.id] if config.id else [])]
+        decisive = [config.label, config.time, config.entity] if i == 0 else []  # about the rows, of the labels' owner
+        wanted = [*own, *(column for column in (*decisive, config.id) if column)]
         held.append(sql_sources.read(source, wanted, {config.id: "text"} if config.id else {}))
         _refuse_empty(source, held[-1])
-    label = labels.read(held[0][config.label], config.label, sources[0], config.task, config)
+    as_given = held[0][config.label]
+    label = labels.read(as_given, config.label, sources[0], config.task, config)
     blanks = [[*inspection.blank(*own)] for own in zip(sources, held, features, strict=True)]
     counts = [len(cells[own[0]].values) for cells, own in zip(held, features, strict=True)]
     rows, aligned, messages = alignment.align(config.id, config.alignment, sources, held, features)
@@ -175,10 +178,12 @@ def _load(
     if layout == "aligned" and not several:
         refuse(table.check_columns(config.columns, parties, len(_kept(judged[0]))))
     whole = _table(config, judged, rows, label.values[rows[0]], label.classes)
-    if config.own_rows == "train" and len(labelled):
-        whole = dataclasses.replace(whole, labelled=(labelled, label.values[others[labelled]]))
     if len(whole.labels) < FEWEST:
         raise DataError(f"{' and '.join(map(str, sources))}: {len(whole.labels)} samples; at least {FEWEST} are needed")
+    more = others[labelled] if config.own_rows == "train" else others[:0]
+    whole, train = own_splits.divided(config, whole, sources[0], held[0], np.arange(counts[0])[rows[0]], more, seed)
+    if train.any():
+        whole = dataclasses.replace(whole, labelled=(labelled[train], label.values[more[train]]))
     note = "; ".join(filter(None, ("the user's own files", aligned, label.note)))
     files = tuple((Path(source.url).name, sql_sources.stamp(source) or "") for source in sources)
     metric = (
@@ -190,12 +195,14 @@ def _load(
     task = table.divide(config, whole, origin, metric, layout=layout, parties=parties, seed=seed)
     about = inspection.summary(sources, counts, rows, reports, blanks, len(labelled))
     about = tuple({**own, "written": _written(source)} for own, source in zip(about, sources, strict=True))
+    about = own_splits.told(config, about, whole, as_given.values[rows[0]])
     task = dataclasses.replace(task, source=dataclasses.replace(task.source, tables=about))
     if not several:
         return task
     assert isinstance(task, AlignedTask)  # of several files there is no other layout
     every = np.arange(len(whole.labels))
-    return dataclasses.replace(task, rows=tuple(every if isinstance(own, slice) else own for own in rows))
+    held_rows = tuple(every if isinstance(own, slice) else own for own in rows)
+    return dataclasses.replace(task, rows=held_rows, splits=whole.splits)
 
 
 def load_own(
@@ -215,13 +222,13 @@ def load_own(
     if (name, sql_sources.stamp(source) or "") not in task.source.files:
         advice = "start again once it is left alone"
         raise DataError(f"{source} has changed since the files were brought together; {advice}")
-    none = {config.id, *config.leave_out, *([config.label] if index == 0 else [])}
+    none = {config.id, config.time, config.entity, *config.leave_out, *([config.label] if index == 0 else [])}
     names = [column for column in sql_sources.columns(source) if column not in none]
     rows = task.rows[index]
     judged = inspection.inspect([source], [sql_sources.read(source, names, {})], [names], [rows], config)
     part = _table(config, judged, [rows], np.zeros(len(rows)), 0)
-    if index == task.owner and task.own is not None:
-        part = dataclasses.replace(part, labelled=(task.own.places, task.own.labels))
+    more = (task.own.places, task.own.labels) if index == task.owner and task.own is not None else None
+    part = dataclasses.replace(part, splits=task.splits, labelled=more)
     config = dataclasses.replace(config, columns=[len(_kept(judged[0]))])
     own = table.divide(config, part, task.source, task.metric, layout=layout, parties=1, seed=seed)
     assert isinstance(own, AlignedTask)
@@ -273,12 +280,15 @@ def _note_columns(
     config: Config, source: Source, held: dict[str, Column], used: np.ndarray | slice | None, found: inspection.Findings
 ) -> None:
     """Note the problems of a file's columns; of the labels' file `used` says which rows all files have."""
-    none = {config.id, *config.leave_out, *([config.label] if used is not None else [])}
+    none = {config.id, config.time, config.entity, *config.leave_out, *([config.label] if used is not None else [])}
     features = [name for name in held if name not in none]
     if used is not None and config.label and (cells := held.get(config.label)) is not None:
         label = found.of(labels.read, cells, config.label, source, config.task, config)
         if label is not None:
             found.of(labels.refuse_missing, label.null, config.label, source, used)
+    if used is not None and all(name in held for name in (config.time, config.entity) if name):
+        rows = np.arange(len(next(iter(held.values())).values))[used]
+        found.of(own_splits.facts, config, source, held, rows)
     if config.id and config.id in held:
         for line in alignment.rows_of(source, held[config.id], config.id)[1]:
             found.note(line)
@@ -306,7 +316,8 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
             allowed = f"{sources[where]} has no such column (of {len(names[where])})"
             problems.append(Problem(key, column, allowed + _in_quotes(key, column, names[where]), near))
 
-    needs(config.label, "dataset.label", 0)
+    for key in ("label", "time", "entity"):
+        needs(getattr(config, key), f"dataset.{key}", 0)
     for i, source in enumerate(sources):
         needs(config.id, "dataset.id", i)
         if i and config.label in names[i] and config.label not in config.leave_out:
@@ -321,7 +332,7 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
                 problems.append(Problem(f"dataset.{option}", column, allowed, near))
     if config.label and (config.label in config.leave_out or config.label == config.id):
         problems.append(Problem("dataset.label", config.label, "is also dataset.id or in dataset.leave_out"))
-    none = {config.id, config.label, *config.leave_out}
+    none = {config.id, config.label, config.time, config.entity, *config.leave_out}
     features = [[name for name in own if name not in none] for own in names]
     for source, own in zip(sources, features, strict=True):
         if not own:

@@ -87,6 +87,7 @@ class AlignedTask(Task):
     optimum: float | None = None  #: f*: for scoring only
     #: where each party has a file of its own: the samples' rows in it, before they are split
     rows: tuple[np.ndarray, ...] | None = None
+    splits: Mapping[str, np.ndarray] | None = None  #: and which of these samples are in which split
     #: where blocks repeat rows (joined tables, copies of images): what sending each party's data takes but the owner's
     table_sizes: Mapping[str, shipping.Size] | None = None
     own: OwnRows | None = None  #: of the labels' owner, where they are to be learnt from
