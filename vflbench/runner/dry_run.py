@@ -22,8 +22,10 @@ def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
     privacy = federation.mechanisms()
     engine = federation.engine(on_round=lambda round, _: True, eval_every=federation.rounds + 1, privacy=privacy)
     engine.run()
+    source = federation.task.source
+    data = f"{source.kind} data" + (f": {source.lacks}" if source.lacks else "")
     lines = [
-        f"{info.name} on {config.dataset.name} ({federation.task.source.kind} data), {federation.rounds} rounds, "
+        f"{info.name} on {config.dataset.name} ({data}), {federation.rounds} rounds, "
         f"{network_label(dataclasses.asdict(config.network))}",
         *of_files(federation),
         "",

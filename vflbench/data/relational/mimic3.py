@@ -183,7 +183,6 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     others = held.tables(config.length_of_stay)
     keys = held.stays.ids[stay]
     note = f"cohort {cohort}: {len(labels)} stay-hours, {int(labels.sum())} positive"
-    note += "; the demo has 100 of MIMIC-III's 46,520 patients" if variant == "demo" else ""
     source = found.source(variant, note, _GROUPS[variant].values())
     shape = (len(stay), 1 + len(measured.COLUMNS))
     large = 4 * shape[0] * shape[1] >= _LARGE
