@@ -57,8 +57,7 @@ def test_a_refused_value_makes_up_no_second_problem(words: str, keys: list[str])
     [
         (["target=0.8", "budget=30x"], ["budget"]),
         (["target=0.8", "trials=x"], ["trials"]),
-        (["target=0.8", "trails=8"], ["trails"]),
-        (["traget=0.8", "trials=8"], ["traget"]),
+        (["traget=0.8", "trials=8"], ["traget", "target"]),  # an unknown word is none of the question's
         (["target", "budget=2m"], ["target"]),
         (["target=0.8", "budget=2m", "privacy.epsilon=1,2"], ["privacy.epsilon"]),
         (["target=0.8", "budget=2m", "launcher=ray,joblib", "engine.address=a,b"], ["engine.address", "launcher"]),
@@ -76,7 +75,7 @@ def test_tune_tells_its_own_problems_with_the_others() -> None:
     for words, keys in (
         (["budget=30x"], ["budget", "algorithm", "dataset"]),
         (["algorithm=vfll", "dataset=bank", "trials=1"], ["algorithm"]),
-        (["algoritm=vfl", "datset=bank", "trials=1"], ["algoritm", "datset"]),
+        (["algorithm", "dataset=bank,blog", "trials=1"], ["algorithm", "dataset"]),
     ):
         with pytest.raises(ConfigError) as caught:
             tune.ask(words, None, None)

@@ -162,11 +162,10 @@ def _of_environment(key: str, value: str, problems: list[Problem]) -> str:
 
 
 def told_once(problems: list[Problem]) -> list[Problem]:
-    """The first problem of each word, and what is missing where no word was meant for it: all else is made up."""
-    meant = {name for one in problems if one.value != MISSING for name in (one.key, one.closest)}
-    meant |= {"budget"} if "trials" in meant else set()
+    """The first problem of each word, and what is missing where the word was not typed at all: all else is made up."""
+    refused = {one.key for one in problems if one.value != MISSING}
     first = [*{(one.key, one.value): one for one in reversed(problems)}.values()][::-1]
-    return [one for one in first if one.value != MISSING or one.key not in meant]
+    return [one for one in first if one.value != MISSING or one.key not in refused]
 
 
 def of_tune(words: Sequence[str]) -> list[Problem]:
