@@ -331,6 +331,25 @@ def test_rows_are_not_matched_by_accident(frames: dict[str, pd.DataFrame]) -> No
     assert line.endswith("are not in clinic; use alignment=psi or hashed, which keep the samples that all have")
 
 
+def test_ids_of_frames_are_exact_and_may_be_several_columns(frames: dict[str, pd.DataFrame]) -> None:
+    big = {name: frame.assign(patient=2**53 + np.arange(N)) for name, frame in frames.items()}
+    assert vflbench.tables(big, "died", id="patient").about[0]["matched"] == N
+    big["clinic"]["patient"] = big["clinic"].patient.astype(float)
+    (line,) = told(big, id="patient")
+    assert line.startswith("clinic, row 0, column patient: 9007199254740992.0 is a float from 2**53 on")
+    (line,) = told({name: frame.reset_index(drop=True) for name, frame in frames.items()})
+    assert line.startswith("city and clinic have the same values in column patient, but in another order (city, row 0")
+    several = {name: frame.assign(visit=[i % 2 for i in range(N)]) for name, frame in frames.items()}
+    several["clinic"] = several["clinic"].set_index(["patient", "visit"])
+    several["city"]["visit"] = several["clinic"].index.get_level_values("visit")[::-1]
+    data = vflbench.tables(several, "died", id=["patient", "visit"])
+    assert data.about[1]["matched"] == N and "dataset.id=['patient','visit']" in data.overrides
+    assert told(several, id=["patient", "visits"]) == [
+        "id=visits: clinic has no such column, nor an index of that name.",
+        "id=visits: city has no such column, nor an index of that name. Did you mean 'visit'?",
+    ]
+
+
 def test_an_intersection_is_only_tried_when_a_run_begins(
     frames: dict[str, pd.DataFrame], caplog: pytest.LogCaptureFixture
 ) -> None:

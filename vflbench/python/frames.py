@@ -76,7 +76,7 @@ def of_roles(
         problems.append(Problem("label", label, "must name the column to predict"))
     elif not owners:
         problems.append(Problem("label", label, "no table has such a column", closest(label, every)))
-    elif label in leave_out or label == id:
+    elif label in leave_out or label in ids_of(id):
         problems.append(Problem("label", label, "is also id or in leave_out"))
     elif len(owners) > 1:
         allowed = f"is a column of {' and '.join(owners)}: one party owns it; drop or rename the other"
@@ -89,14 +89,16 @@ def _of_ids(frames: Mapping[str, pd.DataFrame], id: Any, leave_out: Sequence[str
     """Problems of the column of the IDs. If it is missing where it is needed, the keys are checked for that."""
     if id is None:
         return []
-    if not isinstance(id, str):
+    ids = ids_of(id)
+    if not ids or not all(isinstance(column, str) for column in ids):
         return [Problem("id", id, "must name the column that identifies a row in every table, or be None")]
-    lacking = {name: frame for name, frame in frames.items() if id not in frame.columns}
     problems = [
-        Problem("id", id, f"{name} has no such column, nor an index of that name", closest(id, frame.columns))
-        for name, frame in lacking.items()
+        Problem("id", column, f"{name} has no such column, nor an index of that name", closest(column, frame.columns))
+        for column in ids
+        for name, frame in frames.items()
+        if column not in frame.columns
     ]
-    return problems + ([Problem("id", id, "is also in leave_out")] if id in leave_out else [])
+    return problems + [Problem("id", column, "is also in leave_out") for column in ids if column in leave_out]
 
 
 def _of_order(frames: Mapping[str, pd.DataFrame]) -> list[Problem]:
@@ -114,10 +116,15 @@ def _of_order(frames: Mapping[str, pd.DataFrame]) -> list[Problem]:
     return [Problem("id", None, f"rows are matched by their order, but the indexes of {who} differ: {advice}")]
 
 
+def ids_of(id: Any) -> list[Any]:
+    """The columns that together identify a row."""
+    return [] if id is None else [*id] if isinstance(id, list | tuple) else [id]
+
+
 def with_id(frame: pd.DataFrame, id: Any) -> pd.DataFrame:
-    """The frame, with its index as a column where that has the name `id` and no column has."""
-    named = isinstance(id, str) and id in frame.index.names and id not in frame.columns
-    return frame.assign(**{id: frame.index.get_level_values(id)}) if named else frame
+    """The frame, with the levels of its index as columns where they have a name of `id` and no column has."""
+    names = [column for column in ids_of(id) if isinstance(column, str) and column not in frame.columns]
+    return frame.assign(**{name: frame.index.get_level_values(name) for name in names if name in frame.index.names})
 
 
 # --- cells ------------------------------------------------------------------------------------------------------------

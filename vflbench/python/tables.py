@@ -85,7 +85,7 @@ def tables(
     tables: Mapping[str, pd.DataFrame],
     label: str,
     *,
-    id: str | None = None,
+    id: str | Sequence[str] | None = None,
     task: Literal["classes", "regression"] = "classes",
     alignment: Literal["given", "psi", "hashed"] = "given",
     leave_out: Sequence[str] = (),
@@ -113,7 +113,8 @@ def tables(
     ----------
     tables : the DataFrames, by the names of the parties' tables.
     label : the column to predict, which one of the tables has.
-    id : the column that identifies a row in every table; None: row i of every table is the same sample.
+    id : the column that identifies a row in every table, or several that do so together; None: row i of every table is
+        the same sample. Tables that share a column of distinct values in another order are then refused.
     task : `classes` (judged by AUROC, or by accuracy if there are more than two) or `regression` (judged by RMSE).
     alignment : how rows are matched. given: all tables have the same IDs, in any order. psi, hashed: only rows that all
         tables have are kept, found by private set intersection or by hashes.
@@ -152,20 +153,19 @@ def tables(
     columns, codes, lines = {}, {}, list[str]()
     for name, frame in held.items():
         columns[name], coded, faults = frames.columns(name, frame, words)
-        codes[name] = [column for column in coded if column not in (label, id, time, entity)]
+        codes[name] = [column for column in coded if column not in (label, time, entity, *frames.ids_of(id))]
         lines += faults
     problems += frames.mixed(codes, held)
     typed = [categories] if isinstance(categories, str) else [*categories]
     named = [*typed, *(column for own in codes.values() for column in own)]
-    keys: dict[str, Any] = {"label": label, "id": id, "task": task, "alignment": alignment, "own_rows": own_rows}
+    named_id = [*id] if isinstance(id, tuple) else id
+    keys: dict[str, Any] = {"label": label, "id": named_id, "task": task, "alignment": alignment, "own_rows": own_rows}
     keys |= {"split": split, "stratify": stratify, "time": time, "entity": entity}
     keys["categories"], keys["dates"] = list(dict.fromkeys(named)), dates
     keys["numbers"], keys["missing_words"] = [numbers] if isinstance(numbers, str) else [*numbers], words
     files = {f"{name}.parquet": frames.parquet(own) for name, own in columns.items()}
-    roles = {"label": label, "id": id}
-    gone = [
-        key for key, name in roles.items() if isinstance(name, str) and not any(name in own for own in columns.values())
-    ]
+    roles = [("label", label), *(("id", column) for column in frames.ids_of(id))]
+    gone = [key for key, name in roles if isinstance(name, str) and not any(name in own for own in columns.values())]
     unkept = {column for frame in held.values() for column in frame.columns if isinstance(column, str)}
     unkept -= {column for own in columns.values() for column in own}
     gone += [key for key, name in {"time": time, "entity": entity}.items() if isinstance(name, str) and name in unkept]

@@ -35,6 +35,7 @@ class Column:
     values: np.ndarray
     #: of numbers that were texts: words for a missing one, each with the number of its cells, and the first row
     words: tuple[tuple[str, int, int], ...] = ()
+    exact: int = EXACT  # of floats: whole numbers below it are exact, as they were stored
 
     @property
     def null(self) -> np.ndarray:
@@ -111,10 +112,13 @@ def of_arrow(cells: Any) -> Column:
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         filled = cells.fill_null(False if pa.types.is_boolean(kind) else 0)
         if pa.types.is_uint64(kind) and pc.max(filled).as_py() >= 2**63:
-            return Column("integers beyond 64 bits", filled.to_numpy())
+            beyond = filled.to_numpy().astype(object)
+            beyond[null] = None
+            return Column("integers beyond 64 bits", beyond)
         return _integers(filled.to_numpy().astype(np.int64), null)
     if pa.types.is_floating(kind):
-        return Column("number", cells.cast(pa.float64()).to_numpy())
+        exact = {16: 2**11, 32: 2**24}.get(kind.bit_width, EXACT)
+        return Column("number", cells.cast(pa.float64()).to_numpy(), exact=exact)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return Column("text", cells.to_numpy().astype(object))
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
@@ -134,7 +138,8 @@ def concatenate(columns: Sequence[Column]) -> Column:
         if all(part is not None for part in whole):
             values = np.concatenate([part for part in whole if part is not None])
             return _integers(values, np.concatenate([c.null for c in columns]))
-        return Column("number", np.concatenate([column.values.astype(np.float64) for column in columns]))
+        exact = min(column.exact for column in columns)
+        return Column("number", np.concatenate([column.values.astype(np.float64) for column in columns]), exact=exact)
     if kinds[0] == "date":
         nat = np.datetime64("NaT", "us")
         return Column(
@@ -151,7 +156,7 @@ def _whole(column: Column) -> np.ndarray | None:
     filled = np.where(column.null, 0, column.values)
     if column.values.dtype == object:
         return filled.astype(np.int64)
-    exact = np.abs(filled).max(initial=0.0) < EXACT and bool((filled == np.floor(filled)).all())
+    exact = np.abs(filled).max(initial=0.0) < column.exact and bool((filled == np.floor(filled)).all())
     return filled.astype(np.int64) if exact else None
 
 
@@ -163,23 +168,42 @@ class Wrong(Exception):
         self.row, self.reason = row, reason
 
 
-def as_type(column: Column, kind: str) -> Column:
-    """The column converted to `number`, `text` or `date`, as the user declared it.
+def refuse_rounded(column: Column) -> None:
+    """Refuse IDs that a float rounds: that of one person may be that of another.
 
     Raises
     ------
-    Wrong : a cell cannot be converted.
+    Wrong : a cell is too large for the type of float that holds it.
+    """
+    if column.values.dtype.kind != "f" or column.kind != "number":
+        return
+    rows = np.flatnonzero(np.abs(np.nan_to_num(column.values)) >= column.exact)
+    if len(rows):
+        power = f"2**{column.exact.bit_length() - 1}"
+        found = f"{float(column.values[rows[0]])!r} is a float from {power} on"
+        advice = "save the IDs as whole numbers or as text"
+        raise Wrong(int(rows[0]), f"{found}, where IDs are rounded and cannot be told apart; {advice}")
+
+
+def as_type(column: Column, kind: str) -> Column:
+    """The column converted to `number`, `text` or `date`, as the user declared it; an `id` stays of its own type.
+
+    Raises
+    ------
+    Wrong : a cell cannot be converted, or is a rounded ID.
     """
     import pandas as pd
 
-    if column.kind in ("empty", kind):
+    if kind in ("id", "text"):
+        refuse_rounded(column)
+    if column.kind in ("empty", kind) or kind == "id":
         return column
     null = column.null
     present = column.values[~null]
     if kind == "text":
         text = np.full(len(null), None, dtype=object)
-        if column.kind == "date":
-            present = np.datetime_as_string(present, unit="auto")
+        if column.kind == "date":  # one by one: a time in one row does not change how the others are written
+            present = np.array([np.datetime_as_string(cell, unit="auto") for cell in present], dtype=object)
         text[~null] = [
             str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell) for cell in present.tolist()
         ]

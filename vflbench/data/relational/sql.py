@@ -18,8 +18,19 @@ from typing import Any
 import numpy as np
 
 from vflbench.data import splits
+from vflbench.data.keys import near, shown
 from vflbench.data.relational import row_facts, sql_sources, tables
-from vflbench.data.relational.cells import TYPES, Column, as_type, concatenate, digest, hashes, stable_order
+from vflbench.data.relational.cells import (
+    TYPES,
+    Column,
+    Wrong,
+    as_type,
+    concatenate,
+    digest,
+    hashes,
+    refuse_rounded,
+    stable_order,
+)
 from vflbench.data.relational.sql_config import (
     TASKS,
     Config,
@@ -97,6 +108,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     mapping = {name: [_read_keys(config, name, source) for source in parts] for name, parts in sources.items()}
     _check_kinds(config, sources, {name: [columns for columns, _ in parts] for name, parts in mapping.items()})
     stamps = {name: [stamp for _, stamp in parts] for name, parts in mapping.items()}
+    _warn_of_near(config, mapping)
     del mapping
     raw, found = [], {}
     for name in config.tables:
@@ -200,7 +212,7 @@ def _read_keys(config: Config, name: str, source: Source) -> tuple[dict[str, Col
     """The key columns of a part for the mapping, and a stamp that changes with the part."""
     keys = keys_of(config, name)
     file = _file_stamp(source)
-    columns = sql_sources.read(source, keys, config.tables[name].types) if keys else {}
+    columns = sql_sources.read_keyed(source, keys, config.tables[name].types, keys) if keys else {}
     return columns, (file, digest(list(columns.values())) if keys else None)
 
 
@@ -249,6 +261,19 @@ def _check_kinds(
         raise DataError("; ".join(reasons))
 
 
+def _warn_of_near(config: Config, mapping: Mapping[str, Sequence[tuple[Mapping[str, Column], _Stamp]]]) -> None:
+    """Warn of texts that two tables join on and that differ only in how they are written."""
+    for equality in joins_of(config):
+        sides = []
+        for table, column in (equality.left, equality.right):
+            cells = concatenate([columns[column] for columns, _ in mapping[table]])
+            sides.append(set(cells.values[~cells.null].tolist()) if cells.kind == "text" else set())
+        for kind, pairs in near(*sides):
+            names = " and ".join(f"{table}.{column}" for table, column in (equality.left, equality.right))
+            pair = " and ".join(shown(*min(pairs)))
+            log.warning("%d keys of %s differ only in %s, as %s; they are not joined", len(pairs), names, kind, pair)
+
+
 def _declaration(table: str, column: str) -> str:
     return f"dataset.tables.{table}.types={{{column}: {'|'.join(TYPES)}}}"
 
@@ -265,7 +290,7 @@ def _read(config: Config, name: str, source: Source, held: Sequence[str], stamp:
     if table.features is not None:
         named = [*roles_of(config, name).values(), deciding(config, name).values()]
         wanted = list(dict.fromkeys(column for columns in named for column in columns))
-    columns = sql_sources.read(source, wanted, table.types)
+    columns = sql_sources.read_keyed(source, wanted, table.types, [key for key in keys if key in wanted])
     part = _Part(source, columns, _file_stamp(source))
     now = (part.file, digest([columns[key] for key in keys]) if keys else None)
     if now != stamp:
@@ -285,6 +310,12 @@ def _raw_table(config: Config, name: str, parts: Sequence[_Part]) -> RawTable:
     """The parts as one table, its features as numbers."""
     table, keys = config.tables[name], keys_of(config, name)
     columns = {column: concatenate([part.columns[column] for part in parts]) for column in parts[0].columns}
+    for column in keys:
+        try:
+            refuse_rounded(columns[column])  # whole numbers of one part beside fractions of another
+        except Wrong as error:
+            where = f"{called(config, name)}: {_place(parts, error.row)}, column {column}"
+            raise DataError(f"{where}: {error.reason}") from None
     blocks, names = [], []
     for column in table.features if table.features is not None else _numeric(config, name, columns, parts):
         if columns[column].kind not in ("number", "date", "empty"):

@@ -12,11 +12,12 @@ import hashlib
 import importlib.util
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vflbench.data import keys
 from vflbench.data.relational import databases, delimited, dialect, packed, spreadsheets, written_numbers
 from vflbench.data.relational.cells import (
     Column,
@@ -227,6 +228,8 @@ def _distinct(names: list[str], source: Source) -> list[str]:
 def read(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict[str, Column]:
     """The columns `names`, each of the type that `types` declares for it, else of its own type.
 
+    An `id` is text in a CSV, else of its own type; what a float rounds is refused.
+
     Raises
     ------
     DataError : it cannot be read, the connection was lost, a line is malformed, or a cell is not of the declared type.
@@ -258,6 +261,38 @@ def read(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict
         except Wrong as error:
             raise DataError(f"{place(source, error.row)}, column {name}: {error.reason}") from None
     return found
+
+
+def read_keyed(
+    source: Source, names: Sequence[str], types: Mapping[str, str], joined: Collection[str]
+) -> dict[str, Column]:
+    """As `read`. The keys in the columns `joined` are exact, and in the one writing in which they are compared.
+
+    Raises
+    ------
+    DataError : as `read`; a key was rounded, or is written in two ways.
+    """
+    found = read(source, names, {**types, **dict.fromkeys(joined, "id")})
+    for name in joined:
+        try:
+            found[name] = _key(source, name, found[name], types.get(name))
+        except Wrong as error:
+            raise DataError(f"{place(source, error.row)}, column {name}: {error.reason}") from None
+    return found
+
+
+def _key(source: Source, name: str, column: Column, declared: str | None) -> Column:
+    import pyarrow as pa
+
+    if column.kind == "text":
+        ids = keys.of(column)
+        ids.refuse_clashes()
+        column = Column("text", ids.values)
+        if source.kind in ("csv", "excel") and declared != "text":
+            decimal = delimited.numbers_of(source).decimal if source.kind == "csv" else source.decimal
+            cells = pa.chunked_array([pa.array(ids.values, pa.string())])
+            column = _of_text(source, name, cells, declared, decimal)
+    return as_type(column, declared) if declared else column
 
 
 def _read_texts(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict[str, Column]:

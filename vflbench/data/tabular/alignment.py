@@ -1,65 +1,70 @@
 """Bringing the rows of several files together, as tabular_files.py describes it."""
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import itertools
+import json
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from vflbench.data import keys
 from vflbench.data.matching import DIGEST, PLACE
 from vflbench.data.relational import sql_sources
-from vflbench.data.relational.cells import Column
+from vflbench.data.relational.cells import Column, Wrong
 from vflbench.data.relational.sql_sources import Source
-from vflbench.data.tabular import inspection
+from vflbench.data.tabular import inspection, positions
 from vflbench.types import DataError
 
 Sent = tuple[int, int, str, int]  # a message: part of the sender, of the receiver, tag, bytes
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Alignment:
+    """How the files' rows belong together."""
+
+    rows: list[np.ndarray | slice]  # per file, in an order in which row i is the same sample in all
+    note: str
+    messages: tuple[Sent, ...]  # for DataSource
+    #: per file the columns that showed that the order is right: they name rows, and are no features
+    named: tuple[frozenset[str], ...]
+
+
 def align(
-    column: str | None,
+    ids: Sequence[Sequence[str]],
     how: str,
     sources: Sequence[Source],
     held: Sequence[dict[str, Column]],
     features: Sequence[Sequence[str]],
-) -> tuple[list[np.ndarray | slice], str, list[Sent]]:
+) -> Alignment:
     """How the files' rows are brought together.
 
     Parameters
     ----------
-    column : of the IDs; None: row i of all files is the same sample.
+    ids : per file the columns whose values together identify a sample; none: row i of all files is the same sample.
     how : ``dataset.alignment``.
-    held, features : per file its columns, and the names of those to learn from.
-
-    Returns
-    -------
-    per file its rows, in an order in which row i is the same sample in all; a note and messages for DataSource.
+    held, features : per file its columns, and the names of those that may be features or name rows.
 
     Raises
     ------
     DataError : the rows or the IDs do not match.
     """
-    if column is None:
-        counts = [len(columns[own[0]].values) for columns, own in zip(held, features, strict=True)]
-        for source, count in zip(sources[1:], counts[1:], strict=True):
-            if count != counts[0]:
-                advice = "without dataset.id row i of all files must be the same sample; name the column of the IDs"
-                raise DataError(f"{sources[0]} has {counts[0]} rows and {source} has {count}: {advice}")
-        return [slice(None)] * len(sources), "aligned by the order of their rows" if len(sources) > 1 else "", []
-    places = [_row_of(source, columns[column], column) for source, columns in zip(sources, held, strict=True)]
+    if not any(ids):
+        return _by_position(sources, held, features)
+    none = tuple(frozenset[str]() for _ in sources)
+    every = [_checked(*own) for own in zip(sources, held, ids, strict=True)]
     if len(sources) == 1:
-        return [slice(None)], "", []
-    first = places[0]
-    for source, other in zip(sources[1:], places[1:], strict=True):
+        return Alignment([slice(None)], "", (), none)
+    column = " and ".join(dict.fromkeys(", ".join(own) for own in ids))
+    first, places = every[0], [own.of for own in every]
+    for source, other in zip(sources[1:], every[1:], strict=True):
         _warn_of_near(sources[0], first, source, other)
-        if first.keys().isdisjoint(other):
-            raise DataError(
-                f"{sources[0]} and {source} have no ID in common in column {column}, "
-                f"whose first ones are {next(iter(first))!r} and {next(iter(other))!r}"
-            )
+        _refuse_apart(sources[0], first, source, other, column)
     messages: list[Sent] = []
     if how != "given":
         match, name = (_intersect, "private set intersection") if how == "psi" else (_hash, "hashed IDs")
@@ -69,49 +74,116 @@ def align(
         had = ", ".join(str(len(own)) for own in places)
         note = f"{name} kept {len(kept)} IDs of {had}, with {sum(size for *_, size in messages)} bytes before the run"
     else:
-        kept, note = list(first), f"aligned by {column}"
-        for source, other in zip(sources[1:], places[1:], strict=True):
-            for (has, held_ids), (lacks, others) in itertools.permutations(((sources[0], first), (source, other))):
-                if only := [name for name in held_ids if name not in others]:
-                    advice = "use dataset.alignment=psi or hashed, which keep the samples that all have"
-                    found = f"{len(only)} IDs of {has}, the first of them {only[0]!r}"
-                    raise DataError(f"{found}, are not in {lacks}; {advice}")
-    return [np.array([own[name] for name in kept]) for own in places], note, messages
+        kept, note = list(first.of), f"aligned by {column}"
+        for source, other in zip(sources[1:], every[1:], strict=True):
+            _refuse_unlike(sources[0], first, source, other)
+    rows: list[np.ndarray | slice] = [np.array([own[name] for name in kept]) for own in places]
+    return Alignment(rows, note, tuple(messages), none)
 
 
-def _warn_of_near(source: Source, ids: Collection[str], other: Source, others: Collection[str]) -> None:
-    """Warn of IDs of two files that differ only in how they are written."""
-    lacking, there = ([name for name in own if name not in more] for own, more in ((ids, others), (others, ids)))
-    known = {_plain(name): name for name in there}
-    if near := [(name, known[_plain(name)]) for name in lacking if _plain(name) in known]:
-        differ = "differ only in blanks, capitals, leading zeros or a final .0"
-        log.warning("%d IDs of %s and %s %s, as %r and %r", len(near), source, other, differ, *near[0])
+def _by_position(
+    sources: Sequence[Source], held: Sequence[dict[str, Column]], features: Sequence[Sequence[str]]
+) -> Alignment:
+    counts = [len(next(iter(columns.values())).values) for columns in held]
+    shared = positions.shared(held, features) if len(sources) > 1 else []
+    for source, count in zip(sources[1:], counts[1:], strict=True):
+        if count != counts[0]:
+            advice = "without dataset.id row i of all files must be the same sample; name the column of the IDs"
+            advice += "".join(f", perhaps {positions.key(pair, sources)}" for pair in shared[:1])
+            raise DataError(f"{sources[0]} has {counts[0]} rows and {source} has {count}: {advice}")
+    named: list[set[str]] = [set() for _ in sources]
+    for pair in shared:
+        if pair.row is not None:
+            raise DataError(positions.disproof(pair, sources, held))
+        for file, column in zip(pair.files, pair.columns, strict=True):
+            if pair.names:
+                named[file].add(column)
+    note = "aligned by the order of their rows" if len(sources) > 1 else ""
+    if any(named):
+        columns = ", ".join(sorted(set().union(*named)))
+        note += f", which column {columns} confirms"
+    return Alignment([slice(None)] * len(sources), note, (), tuple(map(frozenset, named)))
 
 
-def _plain(name: str) -> str:
-    return name.strip().casefold().removesuffix(".0").lstrip("0")
+def _refuse_apart(source: Source, rows: Rows, other: Source, others: Rows, column: str) -> None:
+    """Refuse files that have no ID in common."""
+    if rows.of.keys().isdisjoint(others.of):
+        ends = " and ".join(keys.shown(*(own.written(next(iter(own.of))) for own in (rows, others))))
+        raise DataError(f"{source} and {other} have no ID in common in column {column}, whose first ones are {ends}")
 
 
-def _row_of(source: Source, ids: Column, column: str) -> dict[str, int]:
-    places, wrong = rows_of(source, ids, column)
-    if wrong:
-        raise DataError(wrong[0])
-    return places
+def _refuse_unlike(source: Source, rows: Rows, other: Source, others: Rows) -> None:
+    """Refuse files of which one has IDs that the other lacks."""
+    for (has, held), (lacks, there) in itertools.permutations(((source, rows), (other, others))):
+        if only := [name for name in held.of if name not in there.of]:
+            advice = "use dataset.alignment=psi or hashed, which keep the samples that all have"
+            found = f"{len(only)} IDs of {has}, the first of them {only[0]!r}"
+            raise DataError(f"{found}, are not in {lacks}; {advice}")
 
 
-def rows_of(source: Source, ids: Column, column: str) -> tuple[dict[str, int], list[str]]:
-    """ID -> row, in the order of the rows; and what is wrong: rows without an ID, and IDs that are there twice."""
+def _warn_of_near(source: Source, rows: Rows, other: Source, others: Rows) -> None:
+    """Warn of IDs of two files that differ only in how they are written, once for each kind of difference."""
+    for kind, pairs in keys.near(rows.of, others.of):
+        pair = keys.shown(rows.written(pairs[0][0]), others.written(pairs[0][1]))
+        told = "%d IDs of %s and %s differ only in %s, as %s and %s; they are not matched"
+        log.warning(told, len(pairs), source, other, kind, *pair)
+
+
+def _checked(source: Source, held: dict[str, Column], columns: Sequence[str]) -> Rows:
+    rows = rows_of(source, held, columns)
+    if rows.wrong:
+        raise DataError(rows.wrong[0])
+    for note in rows.notes:
+        log.info("%s", note)
+    return rows
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a file by their IDs."""
+
+    of: dict[str, int]  # ID -> row, in the order of the rows
+    parts: Sequence[keys.Ids]  # per column
+    wrong: list[str]  # rows without an ID, IDs that are there twice, and rounded ones
+    notes: list[str]  # what was ignored in all IDs
+
+    def written(self, name: str) -> str:
+        """An ID as its file has it."""
+        return one([str(part.raw[self.of[name]]) for part in self.parts])
+
+
+def rows_of(source: Source, held: dict[str, Column], columns: Sequence[str]) -> Rows:
+    """The rows of a file by their IDs, which the `columns` have together, and what is wrong with them."""
+    parts, notes, named = list[keys.Ids](), list[str](), f"column {', '.join(columns)}"
+    for column in columns:
+        try:
+            parts.append(keys.of(held[column]))
+        except Wrong as error:
+            return Rows({}, parts, [f"{sql_sources.place(source, error.row)}, column {column}: {error.reason}"], [])
+        notes += [f"{source}, column {column}: {parts[-1].note}"] if parts[-1].note else []
     places: dict[str, int] = {}
-    none, again = np.flatnonzero(ids.null).tolist(), []
-    for row in np.flatnonzero(~ids.null).tolist():
-        if places.setdefault(ids.values[row], row) != row:
+    none, again = list[int](), list[int]()
+    for row, cells in enumerate(zip(*(part.values for part in parts), strict=True)):
+        if None in cells:
+            none.append(row)
+        elif places.setdefault(one(cells), row) != row:
             again.append(row)
     wrong = []
-    for rows, what in ((none, "no ID"), (again, again and f"the ID {ids.values[again[0]]!r} is there twice")):
-        if rows:
-            where = f"{sql_sources.place(source, rows[0])}, column {column}"
-            wrong.append(f"{where}: {what}{inspection.others(source, rows)}")
-    return places, wrong
+    if none:
+        wrong.append(f"{sql_sources.place(source, none[0])}, {named}: no ID{inspection.others(source, none)}")
+    if again:
+        name = one([part.values[again[0]] for part in parts])
+        before, now = (one([str(part.raw[row]) for part in parts]) for row in (places[name], again[0]))
+        told = f"the ID {name!r} is there twice"
+        if before != now:
+            told += f": {keys.alike(before, now)}"
+        wrong.append(f"{sql_sources.place(source, again[0])}, {named}: {told}{inspection.others(source, again)}")
+    return Rows(places, parts, wrong, notes)
+
+
+def one(cells: Sequence[str]) -> str:
+    """The cells of several columns as one ID, a list in JSON, so that no two IDs are one text."""
+    return cells[0] if len(cells) == 1 else json.dumps(list(cells), ensure_ascii=False)
 
 
 @contextlib.contextmanager

@@ -133,6 +133,16 @@ def judge(source: Source, name: str, cells: Column, rows: np.ndarray | slice, ke
     return found
 
 
+def names_rows(judged: Judged) -> Judged:
+    """A column that other files have, too, in the same order of the rows."""
+    if judged.values is None:
+        return judged
+    why = "other files have the same values in the same order"
+    report = replace(judged.report, taken_for="id", why=why, becomes=LEFT_OUT, features=0)
+    message = f"{why}, so it names the rows and is left out"
+    return Judged(report).remark("note", message, "dataset.categories" if judged.levels else "dataset.numbers")
+
+
 def category(cells: Column) -> tuple[np.ndarray, tuple[str, ...], list[tuple[str, str]]]:
     """Codes of the values, and the values in their order; values that differ only in spaces or capitals are one.
 

@@ -4,7 +4,7 @@ Loading stops at the first problem. Only then are the files looked through for a
 functions that loading uses: a problem has one text.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,6 +98,12 @@ def inspect(
         [columns.judge(source, name, own.pop(name), chosen, keys) for name in names]
         for source, own, names, chosen in zip(sources, held, features, rows, strict=True)
     ]
+
+
+def without(judged: Sequence[Judged], named: Collection[str], keys: columns.Keys) -> list[Judged]:
+    """The columns, of which those `named` name rows in several files: they are left out unless a key asks for them."""
+    asked = (*keys.numbers, *keys.categories)
+    return [columns.names_rows(own) if own.report.column in {*named} - {*asked} else own for own in judged]
 
 
 def errors(source: Source, judged: Iterable[Judged]) -> list[str]:

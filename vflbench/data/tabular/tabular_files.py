@@ -3,7 +3,8 @@
 `dataset.alignment` says how rows of several files are brought together. They stand in the order of the first file.
 
 given  With `id` every file has the same IDs, in any order. Without it row i of all files is the same sample, and you
-       vouch for that.
+       vouch for that. If files share a column of distinct values in another order, they are refused. A column of whole
+       numbers, texts or dates that confirms the order is no feature.
 psi    The rows whose ID is in every file, found by private set intersection (ECDH; openmined-psi). The labels' owner is
        the client, and every other party is a server. The owner learns which of its IDs each other party has; the others
        learn how many it has. Then it tells them the IDs that all have, as SHA-256. This is done once, before the run
@@ -11,6 +12,8 @@ psi    The rows whose ID is in every file, found by private set intersection (EC
 hashed The rows whose ID is in every file, found by comparing hashes: every other party sends the SHA-256 of its IDs to
        the labels' owner, which answers with the places of those that all have. Whoever can guess an ID can try its
        hash: this keeps only IDs secret that nobody can list.
+
+`data/keys.py` says when two IDs are equal. Rounded IDs are refused. Similar ones are named, and never matched.
 
 The messages of both are on the ledger, in the phase `align`; no wall time includes them.
 """
@@ -63,7 +66,7 @@ class Config(own_splits.OwnKeys):
     # one, or one per party; paths below data_root, or relative to where vflbench is started; or {path: ..., id: ...}
     files: list[str | Entry] = field(default_factory=list)
     label: str | None = None  # the column to predict, in the first file
-    id: str | None = None  # the column that identifies a sample, in every file; never a feature
+    id: str | list[str] | None = None  # the column that identifies a sample, or several together; never features
     alignment: Literal["given", "psi", "hashed"] = "given"
     # rows of a party that not all have: fit: they count for the means and scales of its own columns; train: and those
     # with labels are training rows of `alone`, and of methods that can do without the others' columns
@@ -87,6 +90,9 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
     elif several and len(config.files) != parties:
         add("files", count, f"must be one file, or one for each of the {parties} parties, the labels' owner first")
     problems += entries.check(config.files)
+    if len(set(map(len, ids := ids_of(config)))) > 1:
+        found = ", ".join(f"{entries.of(file).path}: {own}" for file, own in zip(config.files, ids, strict=True))
+        add("id", found, "every file needs as many columns that identify a sample together, in the same order")
     if several and config.columns is not None:
         add("columns", config.columns, "every party has its own file and the columns in it: leave it null")
     if several and config.order != "file":
@@ -104,13 +110,19 @@ def _check_matching(config: Config) -> list[Problem]:
     if len(config.files) < 2:
         allowed = "is for a file per party; one file has nothing to align"
         problems.append(Problem("dataset.alignment", config.alignment, allowed))
-    if not config.id:
+    if not all(ids_of(config)):
         allowed = f"alignment={config.alignment} needs the column that identifies a sample in every file"
         problems.append(Problem("dataset.id", "null", allowed))
     if config.alignment == "psi" and importlib.util.find_spec("private_set_intersection") is None:
         allowed = "needs the package openmined-psi: pip install 'vflbench[psi]'"
         problems.append(Problem("dataset.alignment", "psi", allowed))
     return problems
+
+
+def ids_of(config: Config) -> list[list[str]]:
+    """Per file the columns that together identify a sample; none: rows are matched by their order."""
+    own = [entries.of(file).id or config.id or [] for file in config.files]
+    return [[id] if isinstance(id, str) else [*id] for id in own]
 
 
 def most_parties(config: Config, layout: str, root: Path | None) -> int | None:
@@ -151,21 +163,23 @@ def _load(
     assert config.label
     sources = entries.find(config.files, root)
     names = [sql_sources.columns(source) for source in sources]
-    features = _features(config, sources, names)
+    features, ids = _features(config, sources, names), ids_of(config)
     several = len(sources) > 1
     held = []
     for i, (source, own) in enumerate(zip(sources, features, strict=True)):
         decisive = [config.label, config.time, config.entity] if i == 0 else []  # about the rows, of the labels' owner
-        wanted = [*own, *(column for column in (*decisive, config.id) if column)]
-        held.append(sql_sources.read(source, wanted, {config.id: "text"} if config.id else {}))
+        wanted = list(dict.fromkeys([*own, *filter(None, decisive), *ids[i]]))
+        held.append(sql_sources.read(source, wanted, dict.fromkeys(ids[i], "id")))
         _refuse_empty(source, held[-1])
     as_given = held[0][config.label]
     label = labels.read(as_given, config.label, sources[0], config.task, config)
     blanks = [[*inspection.blank(*own)] for own in zip(sources, held, features, strict=True)]
     counts = [len(cells[own[0]].values) for cells, own in zip(held, features, strict=True)]
-    rows, aligned, messages = alignment.align(config.id, config.alignment, sources, held, features)
+    matched = alignment.align(ids, config.alignment, sources, held, features)
+    rows = matched.rows
     labels.refuse_missing(label.null, config.label, sources[0], rows[0])
     judged = inspection.inspect(sources, held, features, rows, config)
+    judged = [inspection.without(*own, config) for own in zip(judged, matched.named, strict=True)]
     _refuse(sources, judged)
     others = inspection.take(rows[0], counts[0])
     labelled = np.flatnonzero(~label.null[others])
@@ -184,17 +198,20 @@ def _load(
     whole, train = own_splits.divided(config, whole, sources[0], held[0], np.arange(counts[0])[rows[0]], more, seed)
     if train.any():
         whole = dataclasses.replace(whole, labelled=(labelled[train], label.values[more[train]]))
-    note = "; ".join(filter(None, ("the user's own files", aligned, label.note)))
+    note = "; ".join(filter(None, ("the user's own files", matched.note, label.note)))
     files = tuple((Path(source.url).name, sql_sources.stamp(source) or "") for source in sources)
     metric = (
         Metric("rmse", "min") if not label.classes else Metric("auroc" if label.classes == 2 else "accuracy", "max")
     )
     if several:
         config = dataclasses.replace(config, columns=[len(_kept(own)) for own in judged])
-    origin = DataSource("real", note=note, files=files, alignment=tuple(messages))
+    origin = DataSource("real", note=note, files=files, alignment=matched.messages)
     task = table.divide(config, whole, origin, metric, layout=layout, parties=parties, seed=seed)
     about = inspection.summary(sources, counts, rows, reports, blanks, len(labelled))
-    about = tuple({**own, "written": _written(source)} for own, source in zip(about, sources, strict=True))
+    about = tuple(
+        {**own, "names_rows": sorted(named), "written": _written(source)}
+        for own, named, source in zip(about, matched.named, sources, strict=True)
+    )
     about = own_splits.told(config, about, whole, as_given.values[rows[0]])
     task = dataclasses.replace(task, source=dataclasses.replace(task.source, tables=about))
     if not several:
@@ -222,14 +239,16 @@ def load_own(
     if (name, sql_sources.stamp(source) or "") not in task.source.files:
         advice = "start again once it is left alone"
         raise DataError(f"{source} has changed since the files were brought together; {advice}")
-    none = {config.id, config.time, config.entity, *config.leave_out, *([config.label] if index == 0 else [])}
+    none = {*ids_of(config)[index], config.time, config.entity, *config.leave_out}
+    none |= {config.label} if index == 0 else set()
     names = [column for column in sql_sources.columns(source) if column not in none]
     rows = task.rows[index]
-    judged = inspection.inspect([source], [sql_sources.read(source, names, {})], [names], [rows], config)
-    part = _table(config, judged, [rows], np.zeros(len(rows)), 0)
+    (judged,) = inspection.inspect([source], [sql_sources.read(source, names, {})], [names], [rows], config)
+    judged = inspection.without(judged, task.source.tables[index]["names_rows"], config)
+    part = _table(config, [judged], [rows], np.zeros(len(rows)), 0)
     more = (task.own.places, task.own.labels) if index == task.owner and task.own is not None else None
     part = dataclasses.replace(part, splits=task.splits, labelled=more)
-    config = dataclasses.replace(config, columns=[len(_kept(judged[0]))])
+    config = dataclasses.replace(config, columns=[len(_kept(judged))])
     own = table.divide(config, part, task.source, task.metric, layout=layout, parties=1, seed=seed)
     assert isinstance(own, AlignedTask)
     held_out = {
@@ -249,38 +268,46 @@ def problems(config: Config, root: Path | None) -> inspection.Findings:
         names.append(None if source is None else found.of(sql_sources.columns, source))
     known = [source or entries.source(file) for source, file in zip(sources, config.files, strict=True)]
     # A file that cannot be read is not blamed for lacking a column.
-    wanted = [name for name in (config.id, *config.leave_out, *config.categories, *config.numbers) if name]
-    listed = [own or [*([config.label or ""] if i == 0 else []), *wanted, "?"] for i, own in enumerate(names)]
+    ids, wanted = ids_of(config), [*config.leave_out, *config.categories, *config.numbers]
+    listed = [own or [*([config.label or ""] if i == 0 else []), *ids[i], *wanted, "?"] for i, own in enumerate(names)]
     found.of(_features, config, known, listed)
     held: list[Any] = []
-    for source, own in zip(known, names, strict=True):
-        types = {config.id: "text"} if config.id and own and config.id in own else {}
+    for source, own, named_ids in zip(known, names, ids, strict=True):
+        types = {column: "id" for column in named_ids if own and column in own}
         held.append(own and found.of(sql_sources.read, source, own, types))
         if held[-1] and found.of(_refuse_empty, source, held[-1]) is None:
             held[-1] = None
     for i, (source, own) in enumerate(zip(known, held, strict=True)):
         if own:
-            _note_columns(config, source, own, None if i else _in_all(config, held), found)
-    if config.alignment == "given" and all(own and (not config.id or config.id in own) for own in held):
-        found.of(alignment.align, config.id, config.alignment, known, held, [list(own or ())[:1] for own in held])
+            _note_columns(config, source, own, ids[i], None if i else _in_all(config, known, held), found)
+    if config.alignment == "given" and all(
+        own and set(named_ids) <= own.keys() for own, named_ids in zip(held, ids, strict=True)
+    ):
+        none = {*config.leave_out, config.label}
+        looked_at = [[name for name in own or () if name not in none] for own in held]
+        found.of(alignment.align, ids, config.alignment, known, held, looked_at)
     return found
 
 
-def _in_all(config: Config, held: Sequence[Any]) -> np.ndarray | slice:
+def _in_all(config: Config, sources: Sequence[Source], held: Sequence[Any]) -> np.ndarray | slice:
     """The rows of the first file that all files have, as far as their IDs can be read."""
-    known = [own[config.id].values.tolist() for own in held if own and config.id in own]
-    if config.alignment == "given" or not (held[0] and config.id in held[0]):
+    files = [own for own in zip(sources, held, ids_of(config), strict=True) if own[1] and set(own[2]) <= own[1].keys()]
+    if config.alignment == "given" or not files or files[0][0] is not sources[0]:
         return slice(None)
-    first, *others = known
-    common = set(first).intersection(*others)
-    return np.flatnonzero([name in common for name in first])
+    first, *others = (alignment.rows_of(*own).of for own in files)
+    return np.array([row for name, row in first.items() if all(name in other for other in others)], np.int64)
 
 
 def _note_columns(
-    config: Config, source: Source, held: dict[str, Column], used: np.ndarray | slice | None, found: inspection.Findings
+    config: Config,
+    source: Source,
+    held: dict[str, Column],
+    ids: Sequence[str],
+    used: np.ndarray | slice | None,
+    found: inspection.Findings,
 ) -> None:
     """Note the problems of a file's columns; of the labels' file `used` says which rows all files have."""
-    none = {config.id, config.time, config.entity, *config.leave_out, *([config.label] if used is not None else [])}
+    none = {*ids, config.time, config.entity, *config.leave_out, *([config.label] if used is not None else [])}
     features = [name for name in held if name not in none]
     if used is not None and config.label and (cells := held.get(config.label)) is not None:
         label = found.of(labels.read, cells, config.label, source, config.task, config)
@@ -289,8 +316,8 @@ def _note_columns(
     if used is not None and all(name in held for name in (config.time, config.entity) if name):
         rows = np.arange(len(next(iter(held.values())).values))[used]
         found.of(own_splits.facts, config, source, held, rows)
-    if config.id and config.id in held:
-        for line in alignment.rows_of(source, held[config.id], config.id)[1]:
+    if ids and set(ids) <= held.keys():
+        for line in alignment.rows_of(source, held, ids).wrong:
             found.note(line)
     (judged,) = inspection.inspect([source], [dict(held)], [features], [slice(None)], config)
     for line in inspection.errors(source, judged):
@@ -308,7 +335,7 @@ def _written(source: Source) -> dict[str, Any] | None:
 
 def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequence[str]]) -> list[list[str]]:
     """The columns to learn from, per file."""
-    problems = []
+    problems, ids = [], ids_of(config)
 
     def needs(column: str | None, key: str, where: int) -> None:
         if column and column not in names[where]:
@@ -319,7 +346,8 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
     for key in ("label", "time", "entity"):
         needs(getattr(config, key), f"dataset.{key}", 0)
     for i, source in enumerate(sources):
-        needs(config.id, "dataset.id", i)
+        for column in ids[i]:
+            needs(column, f"dataset.files[{i}].id" if entries.of(config.files[i]).id else "dataset.id", i)
         if i and config.label in names[i] and config.label not in config.leave_out:
             allowed = f"{source}, another party's file, has a column of this name, too: give it another name"
             problems.append(Problem("dataset.label", config.label, allowed))
@@ -330,10 +358,10 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
                 near = closest(column, known)
                 allowed = "no file has such a column" + _in_quotes(f"dataset.{option}", column, known, "[{}]")
                 problems.append(Problem(f"dataset.{option}", column, allowed, near))
-    if config.label and (config.label in config.leave_out or config.label == config.id):
+    if config.label and (config.label in config.leave_out or config.label in ids[0]):
         problems.append(Problem("dataset.label", config.label, "is also dataset.id or in dataset.leave_out"))
-    none = {config.id, config.label, config.time, config.entity, *config.leave_out}
-    features = [[name for name in own if name not in none] for own in names]
+    none = {config.label, config.time, config.entity, *config.leave_out}
+    features = [[name for name in own if name not in none.union(ids[i])] for i, own in enumerate(names)]
     for source, own in zip(sources, features, strict=True):
         if not own:
             problems.append(Problem("dataset.files", source.url, "has no column to learn from"))
