@@ -73,8 +73,15 @@ def read(data: bytes, where: str) -> dict[str, np.ndarray]:
     ends = slices.values() if isinstance(slices, dict) else ()
     if (graphs := max((len(own) for own in ends if np.ndim(own) == 1), default=2) - 1) > 1:
         raise DataError(f"{where}: holds {graphs} graphs; one graph is needed, whose nodes have labels.")
+    # {"split_idx": {"train": ...}}, as OGB has it, is train_idx
+    nested = {
+        f"{name}_idx": own
+        for key, own in held.items()
+        if "split" in key and isinstance(own, dict)
+        for name, own in own.items()
+    }
     arrays = {}
-    for key, value in held.items():
+    for key, value in {**held, **nested}.items():
         if isinstance(value, torch.Tensor):
             try:
                 value = value.detach().to_dense()
