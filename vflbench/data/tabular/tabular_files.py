@@ -351,13 +351,7 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
         if i and config.label in names[i] and config.label not in config.leave_out:
             allowed = f"{source}, another party's file, has a column of this name, too: give it another name"
             problems.append(Problem("dataset.label", config.label, allowed))
-    known = {name for own in names for name in own}
-    for option in ("leave_out", "categories", "numbers"):
-        for column in getattr(config, option):
-            if column not in known:
-                near = closest(column, known)
-                allowed = "no file has such a column" + _in_quotes(f"dataset.{option}", column, known, "[{}]")
-                problems.append(Problem(f"dataset.{option}", column, allowed, near))
+    problems += _unknown(config, {name for own in names for name in own})
     if config.label and (config.label in config.leave_out or config.label in ids[0]):
         problems.append(Problem("dataset.label", config.label, "is also dataset.id or in dataset.leave_out"))
     none = {config.label, config.time, config.entity, *config.leave_out}
@@ -367,6 +361,17 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
             problems.append(Problem("dataset.files", source.url, "has no column to learn from"))
     refuse(problems)
     return features
+
+
+def _unknown(config: Config, known: set[str]) -> list[Problem]:
+    """Columns that a key lists and no file has."""
+    problems = []
+    for option in ("leave_out", "categories", "numbers"):
+        for column in getattr(config, option):
+            if column not in known:
+                allowed = "no file has such a column" + _in_quotes(f"dataset.{option}", column, known, "[{}]")
+                problems.append(Problem(f"dataset.{option}", column, allowed, closest(column, known)))
+    return problems
 
 
 def _in_quotes(key: str, column: str, names: Iterable[str], form: str = "{}") -> str:
