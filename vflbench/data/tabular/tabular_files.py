@@ -101,7 +101,8 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
         add("label", "null", "must name the column to predict, which is in the first file")
     if config.own_rows != "ignore" and (not several or config.alignment == "given"):
         add("own_rows", config.own_rows, "is for a file per party with alignment=psi or hashed: else all have all rows")
-    problems += splits.check_keys(config, {"dataset.label": config.label, "dataset.id": config.id})
+    alone = ids[0][0] if ids and len(ids[0]) == 1 else None  # of several columns one may name the entity, or the time
+    problems += splits.check_keys(config, {"dataset.label": config.label, "dataset.id": alone})
     return problems + (_check_matching(config) if config.alignment != "given" else [])
 
 
