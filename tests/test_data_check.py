@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from vflbench.cli import command
 
 N = 200
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples/data"
 
 
 @pytest.fixture
@@ -51,7 +53,9 @@ def test_each_column_has_a_line(here, capsys):
     assert day.split()[1] == "date" and "the day first" in day
     assert empty.split()[1] == "empty" and " 200 " in empty and empty.endswith("left out")
     assert label.split()[1] == "label" and label.endswith("2 classes")
-    assert "200 of 200 rows of a.csv, 200 of 200 rows of b.csv" in text
+    assert "Rows are matched by their IDs: 200 are in all files, of 200 of a.csv and 200 of b.csv." in text
+    words = "dataset=tabular_files dataset.id=id dataset.label=krank 'dataset.files=[a.csv,b.csv]'"
+    assert f"vflbench choose {words} target=0.8 budget=20m" in text
     assert "column notiz: its texts name each row, so it is left out. List it in dataset.categories" in text
     assert not [path for path in here.iterdir() if path.suffix != ".csv"], "nothing is written"
 
@@ -133,3 +137,38 @@ def test_an_option_of_the_user_can_be_checked(here, capsys):
     )
     code, text = check(capsys, "dataset=mine", "--config-dir", "own")
     assert code == 0 and "separated by ';'" in text and Path("own").is_dir()
+
+
+def test_files_that_share_an_id_under_two_names(here, capsys):
+    """What the first command says is what the next one needs."""
+    frame = pd.read_csv("b.csv").rename(columns={"id": "Pat.-Nr."})
+    frame[:150].to_csv("b.csv", index=False)
+    code, text = check(capsys, "a.csv", "b.csv", "dataset.label=krank")
+    assert code == 1 and "id: Pat.-Nr." in text
+    files = "dataset.files=[{path: a.csv, id: id}, {path: b.csv, id: Pat.-Nr.}]"
+    code, text = check(capsys, files, "dataset.label=krank")
+    assert code == 1 and "use dataset.alignment=psi or hashed" in text
+    assert "150 are in all files, of 200 of a.csv and 150 of b.csv" in text
+    code, text = check(capsys, files, "dataset.label=krank", "dataset.alignment=hashed")
+    assert code == 0 and f"vflbench choose dataset=tabular_files '{files}'" in text
+
+
+@pytest.mark.slow
+def test_two_files_of_a_european_hospital_are_three_commands_from_an_answer(tmp_path, monkeypatch, capsys):
+    """Without editing a file: one is in Windows-1252, the other in UTF-8 and calls the ID otherwise."""
+    for name in ("klinik.csv", "labor.csv"):
+        shutil.copy(EXAMPLES / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    _, text = check(capsys, "klinik.csv", "labor.csv")
+    assert "separated by ';', decimal comma, thousands sign '.', cp1252 (as in 'Größe')" in text and "UTF-8" in text
+    assert "40 0/1 columns" in text and "dates, the day first" in text
+    files = "[{path: klinik.csv, id: Patient}, {path: labor.csv, id: Pat.-Nr.}]"
+    assert files in text
+    keys = [f"dataset.files={files}", "dataset.label=verstorben", "dataset.alignment=hashed"]
+    code, text = check(capsys, *keys)
+    assert code == 0 and "800 are in all files" in text
+    search = ["algorithm=vfl_sgd,send_once", "target=0.75", "trials=1", "dataset=tabular_files"]
+    assert command(["choose", *search, *keys, "out=found"]) == 0
+    assert "auroc 0.75 with" in capsys.readouterr().out
+    answer = json.loads((tmp_path / "found/answer.json").read_text(encoding="utf-8"))
+    assert answer

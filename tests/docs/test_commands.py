@@ -55,6 +55,10 @@ def here(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 def test_the_tutorial(place: Path, here: Callable[..., str]) -> None:
     """The first run is a real command, with its pictures."""
     commands = [shlex.split(command) for command in re.findall(r"^    vflbench (.*)$", TUTORIAL, re.MULTILINE)]
+    checked = [here(*words) for words in commands if words[:2] == ["data", "check"]]
+    assert len(checked) == 2 and all("No problem was found." in text for text in checked)
+    assert re.findall(r"^    (klinik\.csv: .*)$", TUTORIAL, re.MULTILINE) == checked[1].splitlines()[:1]
+    commands = [words for words in commands if words[:2] != ["data", "check"]]
     assert len(commands) == 9
     printed = [
         typed(place, "-m", "vflbench", *words) if number == 1 else here(*words) for number, words in enumerate(commands)

@@ -1,6 +1,8 @@
 """`vflbench data check`: what files of the user's own are taken for, before anything trains."""
 
 import json
+import re
+import shlex
 from argparse import ArgumentParser
 from dataclasses import replace
 from pathlib import Path
@@ -52,7 +54,20 @@ def _checked(words: list[str], config_dir: str | None) -> "Checked":
         raise VflbenchError("vflbench data check is for dataset=tabular_files, and for options of yours that extend it")
     named = [word.removeprefix("data_root=") for word in keys if word.startswith("data_root=")]
     root = sources.data_root(named[-1] if named else None)
-    return checking.check(replace(given, files=[*files]) if files else given, root)
+    checked = checking.check(replace(given, files=[*files]) if files else given, root)
+    if given.label is not None and not checked.problems:
+        checked.advice.append(_next(files, keys, config_dir))
+    return checked
+
+
+def _next(files: list[str], keys: list[str], config_dir: str | None) -> str:
+    """The command that compares methods on the files."""
+    from vflbench import config
+
+    bare = all(re.fullmatch(r"[\w./-]+", file, re.ASCII) for file in files)
+    named = f"dataset.files=[{','.join(files)}]" if bare else config.quoted("dataset.files", files)
+    typed = shlex.join([*keys, *([named] if files else []), *(["--config-dir", config_dir] if config_dir else [])])
+    return f"Which method reaches a target: vflbench choose {typed} target=0.8 budget=20m"
 
 
 def shown(checked: "Checked") -> str:

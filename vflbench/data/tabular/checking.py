@@ -4,7 +4,7 @@ A run with the same keys is loaded. Where it would be refused, each file is judg
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,13 +66,15 @@ def check(config: Config, root: Path | None) -> Checked:
     """Look at the files of `config`, whose label and IDs may be missing."""
     problems, tables = _tried(config, root)
     checked = Checked([], problems)
-    held = [_file(config, i, root) for i in range(len(config.files))]
-    checked.files = [file for file in held if file is not None]
+    read = [found for i in range(len(config.files)) if (found := _file(config, i, root)) is not None]
+    checked.files = [file for file, _ in read]
     for file, about in zip(checked.files, tables, strict=False):
         known = {said["column"]: ColumnReport.of(said) for said in about["columns"]}  # of the rows that are used
         file.columns[:] = [known.get(report.column, report) for report in file.columns]
-    checked.matching = _matching(config, checked.files, tables)
-    checked.advice = _advice(config, checked)
+    if len(read) == len(config.files) > 1:
+        checked.matching = [_matching(config, checked.files, [ids for _, ids in read])]
+    if config.label is None:
+        checked.advice = ["Name the column to predict, which is in the first file: dataset.label=COLUMN"]
     return checked
 
 
@@ -93,15 +95,16 @@ def _tried(config: Config, root: Path | None) -> tuple[list[str], Sequence[Any]]
         return [line.strip() for line in others] or [first], ()
 
 
-def _file(config: Config, index: int, root: Path | None) -> File | None:
-    """A file by itself; None where it cannot be read."""
+def _file(config: Config, index: int, root: Path | None) -> tuple[File, Collection[str]] | None:
+    """A file by itself, and its IDs; None where it cannot be read."""
     try:
         (source,) = entries.find([config.files[index]], root)
         names = sql_sources.columns(source)
-        ids = [name for name in entries.ids_of(config.files, config.id)[index] if name in names]
-        held = sql_sources.read(source, names, dict.fromkeys(ids, "text"))
+        ids = [name for name in tabular_files.ids_of(config)[index] if name in names]
+        held = sql_sources.read(source, names, dict.fromkeys(ids, "id"))
         reports = [_report(config, source, name, held, ids, index) for name in names]
-        return File(str(source), len(held[names[0]].values), sql_sources.form(source), reports)
+        known = alignment.rows_of(source, held, ids).of if ids else ()
+        return File(str(source), len(held[names[0]].values), sql_sources.form(source), reports), known
     except VflbenchError:
         return None
 
@@ -123,22 +126,10 @@ def _report(
     return about
 
 
-def _matching(config: Config, files: Sequence[File], tables: Sequence[Any]) -> list[str]:
+def _matching(config: Config, files: Sequence[File], ids: Sequence[Collection[str]]) -> str:
     """How the rows of several files belong together."""
-    if len(files) < 2:
-        return []
-    if not any(entries.ids_of(config.files, config.id)):
-        return [
-            "No ID is named: row i of all files counts as the same sample. dataset.id=COLUMN matches rows by an ID."
-        ]
-    if not tables:
-        return []
-    counts = [f"{about['matched']} of {about['rows']} rows of {about['file']}" for about in tables]
-    return [f"Rows are matched by their ID: {', '.join(counts)}."]
-
-
-def _advice(config: Config, checked: Checked) -> list[str]:
-    """What to type next."""
-    if not config.label:
-        return ["Name the column to predict, which is in the first file: dataset.label=COLUMN"]
-    return []
+    if not any(tabular_files.ids_of(config)):
+        return "No ID is named, so row i of all files is the same sample. dataset.id=COLUMN matches rows by an ID."
+    common = len(set(ids[0]).intersection(*ids[1:]))
+    counts = [f"{len(own)} of {file.name}" for file, own in zip(files, ids, strict=True)]
+    return f"Rows are matched by their IDs: {common} are in all files, of {' and '.join(counts)}."

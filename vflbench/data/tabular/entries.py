@@ -27,17 +27,6 @@ def of(file: str | Entry) -> Entry:
     return Entry(file) if isinstance(file, str) else file
 
 
-def ids_of(files: Sequence[str | Entry], default: str | Sequence[str] | None) -> list[list[str]]:
-    """Per file the columns that together identify a sample; none: rows are matched by their order.
-
-    Parameters
-    ----------
-    default : ``dataset.id``, of files whose entry names none.
-    """
-    named = [default if (own := of(file).id) is None else own for file in files]
-    return [[own] if isinstance(own, str) else [*(own or ())] for own in named]
-
-
 def source(file: str | Entry, path: Path | None = None) -> Source:
     """Where the table lies: at `path`, or as the entry has it."""
     entry = of(file)

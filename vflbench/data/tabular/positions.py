@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 
@@ -119,7 +118,7 @@ def key(pair: Pair, sources: Sequence[Source]) -> str:
     if len(set(pair.columns)) == 1:
         return f"dataset.id={pair.columns[0]}"
     named = zip(pair.files, pair.columns, strict=True)
-    entries = ", ".join(f"{{path: {Path(sources[file].url).name}, id: {column}}}" for file, column in named)
+    entries = ", ".join(f"{{path: {sources[file].url}, id: {column}}}" for file, column in named)
     return f"dataset.files=[{entries}]"
 
 
