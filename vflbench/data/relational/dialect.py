@@ -130,7 +130,7 @@ def _word_of_cp1252(opened: Callable[[], IO[bytes]], label: str) -> str:
                 right -= 1
                 byte = line[error.start]
             try:
-                found = re.search(r"[^\W\d]*[^\x00-\x7f][^\W\d]*", line.decode("cp1252"))
+                found = re.search(r"[^\W\d]*[^\W\x00-\x7f][^\W\d]*", line.decode("cp1252"))
             except UnicodeDecodeError as error:
                 byte = line[error.start]
                 raise DataError(
