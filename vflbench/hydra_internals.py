@@ -32,7 +32,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob, IntervalSweep, Quote, QuotedString, RangeSweep
+from hydra.core.override_parser.types import Glob, IntervalSweep, Quote, QuotedString, RangeSweep, Sweep
 from hydra.core.override_parser.types import Override as HydraOverride
 from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
@@ -45,7 +45,7 @@ from omegaconf import DictConfig, open_dict
 
 from vflbench import registry, tuned
 
-__all__ = ["Glob", "HydraException", "Override", "RangeSweep"]  # types that other modules use
+__all__ = ["Glob", "HydraException", "Override", "RangeSweep", "Sweep"]  # types that other modules use
 VERIFIED = ("1.3.2", "1.3.8")
 
 

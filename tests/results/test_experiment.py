@@ -9,6 +9,7 @@ import pytest
 
 import vflbench
 from vflbench import cli
+from vflbench.plots import curves
 from vflbench.results import experiment, reader, selection, sweep
 from vflbench.runner import provenance
 
@@ -66,7 +67,7 @@ def test_a_fact_is_a_condition_and_no_hyper_parameter(make_run):
     runs = [make_run("a", seed=0), make_run("b", seed=1)]
     changed(runs[1], semantics=experiment.SEMANTICS + 1)
     found = selection.settings([reader.load(run.folder) for run in runs])
-    assert [setting.differs for setting in found] == [{"semantics": "1"}, {"semantics": "2"}]
+    assert [setting.differs for setting in found] == [{"semantics": str(experiment.SEMANTICS + new)} for new in (0, 1)]
     assert len(selection.choose(found)) == 2
 
 
@@ -111,13 +112,34 @@ def test_runs_from_before_are_averaged_among_themselves_with_a_word(make_run, tm
     assert found.notes == [note] and sweep.table(tmp_path).endswith(note)
 
 
+def test_another_plug_in_for_the_data_is_other_data(make_run):
+    runs = [make_run("a"), make_run("b", seed=1)]
+    for number, run in enumerate(runs):
+        changed(run, plugins={"dataset mine": f"{number}" * 64})
+    assert len(selection.unlike([reader.load(run.folder) for run in runs])) == 2
+
+
+def test_files_that_only_one_run_has_are_a_line_of_their_own(make_run, tmp_path):
+    runs = [make_run("a"), make_run("b", seed=1)]
+    for run, name in zip(runs, ("x.csv", "x.csv.gz"), strict=True):
+        changed(run, data={"kind": "real", "files": [[name, "1" * 64]]})
+    drawn = curves.draw_runs([reader.load(run.folder) for run in runs], tmp_path)
+    first, second = drawn["line"].unique()
+    assert drawn["n"].unique().tolist() == [1] and first in second and "file x.csv.gz: none there" in second
+
+
 def test_equal_runs_of_two_folders_count_once(make_run):
     runs = [make_run("a"), make_run("b"), make_run("c", seed=1)]
     (setting,) = selection.settings(runs)
     assert setting.seeds == [0, 1]
 
 
-def test_a_seed_that_is_there_twice_is_refused(project, capsys):
+def test_a_seed_that_is_there_twice_is_refused(project, capsys, monkeypatch):
+    monkeypatch.setenv("FIRST", "0")
+    assert cli.command(["-m", *VFL, *SHORT, "seed=0,${oc.env:FIRST}"]) == 1
+    assert "has 0 twice" in capsys.readouterr().err
+    assert cli.command(["-m", *VFL, *SHORT, "seed=range(0,3),1"]) == 1
+    assert "seed=range(0,3),1: range(...), interval(...) and choice(...) stand alone" in capsys.readouterr().err
     assert cli.command(["-m", *VFL, *SHORT, "seed=0,0,1"]) == 1
     assert "seed=0,0,1: has 0 twice: list each value once" in capsys.readouterr().err
     assert cli.command(["-m", *VFL, *SHORT, "algorithm.lr=0.1,1e-1", "seed=0"]) == 1
@@ -181,4 +203,7 @@ def test_what_changed_is_told_without_reading_the_data(project):
     assert provenance.changed_since(manifest, values).startswith("file a.csv: 000000000000 there, ")
     manifest["data"]["files"][0][1] = provenance.sources.stamp(project / "a.csv")
     assert provenance.changed_since(manifest, values) == ""
-    assert provenance.changed_since({**manifest, "semantics": 0}, values) == "semantics version: 0 there, 1 here"
+    assert (
+        provenance.changed_since({**manifest, "semantics": 0}, values)
+        == f"semantics version: 0 there, {experiment.SEMANTICS} here"
+    )

@@ -18,9 +18,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from vflbench import registry
+from vflbench.config import text_values
 from vflbench.config.composition import compose
 from vflbench.config.typed import LARGEST, OPEN, convert_typed, shown
-from vflbench.hydra_internals import Glob, HydraException, Override, RangeSweep, Session, line, values_of
+from vflbench.hydra_internals import Glob, HydraException, Override, RangeSweep, Session, Sweep, line, values_of
 from vflbench.types import ConfigError, Mbps, Milliseconds, Problem, VflbenchError, closest
 
 # Key of all links of both kinds -> its type, the key of one kind, by what to divide.
@@ -103,6 +104,8 @@ def _unlisted(override: Override) -> str:
             return f"a range must have at least one value and at most {MOST_JOBS}"
     if isinstance(value, Glob) and not values_of(override):
         return "matches no option"
+    if override.is_discrete_sweep() and any(isinstance(one, Sweep) for one in values_of(override)):
+        return "range(...), interval(...) and choice(...) stand alone: list their values, as in 0,1,2"
     return ""
 
 
@@ -219,7 +222,9 @@ def sweep_problems(override: Override, sweeping: bool, adaptive: bool = False) -
 
 
 def _same(value: Any) -> str:
-    """The value as it is typed, equal for values that make the same run: 1.0 is 1."""
+    """The value as it is typed, equal for values that make the same run: 1.0 is 1, and a variable is what it says."""
+    with contextlib.suppress(ValueError):  # a variable that is not set is told with the value
+        value = text_values.resolved(value)
     whole = isinstance(value, float) and value.is_integer() and abs(value) < LARGEST
     return str(shown(int(value) if whole else value))
 

@@ -15,7 +15,7 @@ from matplotlib.text import Text
 
 from vflbench.plots import bounds, running_time, style
 from vflbench.plots.canvas import entitle, legend_below, new_figure, plain, save, verbatim
-from vflbench.results import selection
+from vflbench.results import experiment, selection
 from vflbench.results.folder import atomic_write, score_of, splits
 from vflbench.results.identity import flat
 from vflbench.results.network import network_label
@@ -456,7 +456,11 @@ def _lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Runs that differ only in the seed, by a label: the algorithm, and the keys in which its other lines differ."""
     lines: dict[str, list[Run]] = defaultdict(list)
     for setting in selection.settings(runs):
-        lines[" · ".join(filter(None, [style.look(setting.algorithm).label, setting.words]))] += setting.runs
+        label = " · ".join(filter(None, [style.look(setting.algorithm).label, setting.words]))
+        if there := lines.get(label):  # they differ in nothing that both have
+            before, now = (experiment.of(runs[0]) or {} for runs in (there, setting.runs))
+            label = " · ".join(filter(None, [label, experiment.differences(before, now)]))
+        lines[label] += setting.runs
     return dict(lines)
 
 

@@ -17,6 +17,7 @@ from vflbench.types import VflbenchError
 #: The version of what a run's numbers mean. Raise it whenever splits, bytes or accounting change
 #: (tests/results/test_semantics.py has witnesses).
 SEMANTICS = 2
+OF_DATA = "plugin.dataset "  # so begins the fact about a plug-in that gives the data
 UNKNOWN = "unknown"  # of runs from before there was a version
 DIGITS = 12  # of a SHA-256, for readers and for keys
 
@@ -53,8 +54,9 @@ def identity(config_hash: str, run: Run) -> str:
 
 
 def comparable(found: Mapping[str, str] | None) -> str:
-    """Equal texts for runs that may share a picture or a table: methods may have plug-ins of their own."""
-    kept = {key: value for key, value in (found or {}).items() if not key.startswith("plugin.")}
+    """Equal texts for runs that may share a picture or a table: methods may have plug-ins of their own, data not."""
+    of_method = [key for key in found or {} if key.startswith("plugin.") and not key.startswith(OF_DATA)]
+    kept = {key: value for key, value in (found or {}).items() if key not in of_method}
     return json.dumps(kept, sort_keys=True)
 
 

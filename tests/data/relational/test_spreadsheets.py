@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import xlwt
 
-from vflbench.data.relational import sql_sources
+from vflbench.data.relational import sql, sql_config, sql_sources
 from vflbench.data.relational.sql_sources import Source
 from vflbench.types import DataError, Problem
 
@@ -121,6 +121,17 @@ def xls(path, **sheets):
 
 
 WRITERS = {"xlsx": xlsx, "ods": ods, "xls": xls}
+
+
+def test_a_spreadsheet_is_a_table_to_be_joined(tmp_path):
+    where = {name: tmp_path / f"{name}.xlsx" for name in ("left", "right")}
+    xlsx(where["left"], a=[["id", "x", "y"], *([i, i / 7, i % 2] for i in range(40))])
+    xlsx(where["right"], a=[["id", "z"], *([i, i / 3] for i in range(40))])
+    tables = {name: sql_config.Table(url=str(path), keys=["id"]) for name, path in where.items()}
+    tables["left"].label = "y"
+    task = sql.load(sql.Config(tables=tables, joins=["left.id = right.id"]), "relational", 1, 0, None)
+    assert [name for name, _ in task.source.files] == ["left.xlsx", "right.xlsx"]
+    assert "table left: spreadsheet" in task.source.note
 
 
 @pytest.mark.parametrize("form", WRITERS)

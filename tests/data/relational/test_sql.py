@@ -148,7 +148,13 @@ def test_a_database_in_use_is_read_with_what_is_not_yet_in_its_file(here):
         connection.execute("PRAGMA journal_mode=wal")
         connection.executemany("INSERT INTO t VALUES (?, 30, 'Bern')", [(number,) for number in range(13, 3000)])
         connection.commit()
-        assert run(config).clients[1].rows == 2999
+        task = run(config)
+        assert task.clients[1].rows == 2999
+        files = dict(task.source.files)  # the record says of these rows, too
+        connection.execute("UPDATE t SET age = 31 WHERE id = 2999")
+        connection.commit()
+        now = dict(run(config).source.files)
+        assert [name for name in files if files[name] != now[name]] == ["customers.sqlite-wal"]
 
 
 def test_reading_leaves_nothing_beside_a_database(here):

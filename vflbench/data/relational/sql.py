@@ -472,7 +472,8 @@ def _classes(config: Config, where: str, parts: Sequence[Column]) -> list[str]:
 
 def _source(config: Config, found: Mapping[str, Sequence[_Part]]) -> DataSource:
     """Names and checksums of files, and checksums of a server's rows: no paths, hosts or users."""
-    kinds = {"csv": "CSV", "parquet": "Parquet", "sqlite": "SQLite", "duckdb": "DuckDB", "postgresql": "PostgreSQL"}
+    kinds = {"csv": "CSV", "parquet": "Parquet", "excel": "spreadsheet", "sqlite": "SQLite"}
+    kinds |= {"duckdb": "DuckDB", "postgresql": "PostgreSQL"}
     notes, files = [], []
     for name, parts in found.items():
         several = f" in {len(parts)} parts" if len(parts) > 1 else ""
@@ -481,6 +482,7 @@ def _source(config: Config, found: Mapping[str, Sequence[_Part]]) -> DataSource:
         for part in parts:
             if part.source.path is not None:
                 files.append((part.source.path.name, str(part.file)))
+                files += sql_sources.beside(part.source)
             else:
                 content = np.sort(hashes(list(part.columns.values())))
                 files.append((f"{name} (rows in PostgreSQL)", hashlib.sha256(content.tobytes()).hexdigest()))

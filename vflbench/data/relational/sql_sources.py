@@ -374,6 +374,16 @@ def place(source: Source, row: int) -> str:
     return f"{source}, row {row}" if source.kind == "parquet" else str(source)
 
 
+def beside(source: Source) -> list[tuple[str, str]]:
+    """Name and SHA-256 of the file with rows that are not yet in a SQLite database's own, where that is in use."""
+    if source.kind != "sqlite" or source.path is None:
+        return []
+    log = source.path.with_name(f"{source.path.name}-wal")
+    with databases.named_errors(source):
+        content = log.read_bytes() if log.is_file() else b""
+    return [(log.name, hashlib.sha256(content).hexdigest())] if content else []
+
+
 def stamp(source: Source) -> str | None:
     """SHA-256 of the file; None for a server."""
     if source.path is None:
