@@ -337,3 +337,16 @@ def test_a_leak_stands_in_the_summary_and_the_headline(files, tmp_path):
     from vflbench.results import texts
 
     assert "LABEL LEAK: b.csv, column flag" in texts.result_line(run.summary)
+
+
+def test_an_entitys_own_column_is_no_leak_where_entities_are_held_out_whole(files, caplog):
+    a = pd.read_csv(files / "a.csv", index_col=0)
+    a["ward"], a["room"] = [f"w{i // 3}" for i in range(N)], np.arange(N) // 3 * 7 % 20
+    a["died"] = a.room % 2
+    a.to_csv(files / "a.csv", index=False)
+    keys = {"leave_out": ["mrn"], "categories": ["room"]}
+    load(config(**{**keys, "leave_out": ["mrn", "ward"]}), "aligned", 2, 0, files)
+    assert "column room: LEAK" in caplog.text
+    caplog.clear()
+    load(config(**keys, split="group", entity="ward"), "aligned", 2, 0, files)
+    assert "column room: LEAK" not in caplog.text

@@ -57,6 +57,18 @@ def test_good_columns_are_no_leaks():
     assert value(np.arange(N)) < 0.8 and value(RNG.integers(0, 200, N), category=True) < 0.8
 
 
+def test_entities_are_held_out_whole():
+    """A patient's own number says how the patient's other rows end, but nothing of other patients."""
+    patient = np.repeat(np.arange(80), 5)
+    labels = RNG.integers(0, 2, 80)[patient]
+    assert value(patient, labels, category=True) > LIMIT
+    sample = sampled(labels, 2, patient)
+    assert strength(patient.astype(float)[sample.rows], True, sample)[1] < 0.7
+    assert strength(labels.astype(float)[sample.rows], False, sample)[1] > LIMIT
+    for fold in range(5):
+        assert not {*patient[sample.rows[sample.folds == fold]]} & {*patient[sample.rows[sample.folds != fold]]}
+
+
 def test_few_positives_do_not_alarm_by_chance():
     """Ten thousand columns of noise, and three rows of a class; a copy is found all the same."""
     labels = np.zeros(60, dtype=np.int64)

@@ -37,7 +37,12 @@ class Sample:
 
 
 def mark(
-    judged: Sequence[Sequence[Judged]], rows: Sequence[np.ndarray | slice], labels: np.ndarray, classes: int, label: str
+    judged: Sequence[Sequence[Judged]],
+    rows: Sequence[np.ndarray | slice],
+    labels: np.ndarray,
+    classes: int,
+    label: str,
+    entities: np.ndarray | None = None,
 ) -> list[list[Judged]]:
     """The columns per file, with a warning for each that nearly determines the label.
 
@@ -46,8 +51,9 @@ def mark(
     rows : per file those that are used.
     labels : of these rows classes, or targets where `classes` is 0.
     label : its name.
+    entities : of these rows, where whole entities are held out; all rows of one are held out together.
     """
-    sample = sampled(labels, classes)
+    sample = sampled(labels, classes, entities)
     if sample is None:
         return [list(own) for own in judged]
     return [
@@ -67,19 +73,25 @@ def _marked(judged: Judged, values: np.ndarray, sample: Sample, label: str) -> J
     return judged.remark("warning", message, "dataset.leave_out")
 
 
-def sampled(labels: np.ndarray, classes: int) -> Sample | None:
+def sampled(labels: np.ndarray, classes: int, entities: np.ndarray | None = None) -> Sample | None:
     """The rows that are judged: of each class alike, without classes of too few rows. None where they are too few."""
     order = stream(0, "leaks").permutation(len(labels))
     if not classes:
         rows = order[:MOST_ROWS]
         targets = labels[rows, None].astype(np.float64)
-        return Sample(rows, targets, np.arange(len(rows)) % FOLDS, 0) if len(np.unique(targets)) > 1 else None
+        return Sample(rows, targets, _folds(rows, entities), 0) if len(np.unique(targets)) > 1 else None
     kept = np.flatnonzero(np.bincount(labels, minlength=classes) >= FEWEST)
     if len(kept) < 2:
         return None
     most = max(FEWEST, MOST_ROWS // len(kept))
     rows = np.concatenate([order[labels[order] == c][:most] for c in kept])
-    return Sample(rows, (labels[rows, None] == kept).astype(np.float64), np.arange(len(rows)) % FOLDS, classes)
+    return Sample(rows, (labels[rows, None] == kept).astype(np.float64), _folds(rows, entities), classes)
+
+
+def _folds(rows: np.ndarray, entities: np.ndarray | None) -> np.ndarray:
+    """The fold in which each row is held out."""
+    who = np.arange(len(rows)) if entities is None else np.unique(entities[rows], return_inverse=True)[1]
+    return who % FOLDS if who.max() >= FOLDS else np.arange(len(rows)) % FOLDS
 
 
 def strength(values: np.ndarray, category: bool, sample: Sample) -> tuple[str, float]:

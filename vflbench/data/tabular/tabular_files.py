@@ -34,7 +34,7 @@ from vflbench.data import splits
 from vflbench.data.relational import sql_sources
 from vflbench.data.relational.cells import Column
 from vflbench.data.relational.sql_sources import Source
-from vflbench.data.tabular import alignment, entries, inspection, labels, leaks, own_splits, table
+from vflbench.data.tabular import alignment, columns, entries, inspection, labels, leaks, own_splits, table
 from vflbench.data.tabular.columns import Judged
 from vflbench.data.tabular.entries import Entry
 from vflbench.data.tabular.table import Table
@@ -184,7 +184,8 @@ def _load(
     _refuse(sources, judged)
     others = inspection.take(rows[0], counts[0])
     labelled = np.flatnonzero(~label.null[others])
-    judged = leaks.mark(judged, rows, label.values[rows[0]], label.classes, config.label)
+    who = columns.category(held[0][config.entity])[0][rows[0]] if config.entity else None
+    judged = leaks.mark(judged, rows, label.values[rows[0]], label.classes, config.label, who)
     reports = [
         [*([label.judged.report] if i == 0 else []), *(one.report for one in own)] for i, own in enumerate(judged)
     ]
