@@ -689,6 +689,21 @@ def test_bytes_that_are_no_text_are_named(here):
         run(config)
 
 
+def test_a_file_as_excel_writes_it_is_read_alike_and_reported(here, caplog):
+    config = world()
+    before = run(config)
+    frame = pd.read_csv("customers.csv")
+    frame.to_csv("customers.csv", index=False, sep=";", decimal=",", encoding="utf-16")
+    with caplog.at_level("INFO"):
+        after = run(config)
+    assert "customers.csv: separated by ';'" in caplog.text and "UTF-16" in caplog.text
+    for one, other in zip(before.clients, after.clients, strict=True):
+        np.testing.assert_array_equal(one.features, other.features)
+    config.tables["customers"].separator = ","
+    with pytest.raises((ConfigError, DataError)):
+        run(config)
+
+
 def test_a_misspelt_number_is_not_left_out_in_silence(here):
     config = world()
     edit("purchases.csv", 9, "2,D,9,o.5,21")
