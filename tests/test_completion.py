@@ -54,7 +54,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("vflbench reprice x algorithm=gl", []),
         ("vflbench list dataset=ci", ["dataset=cifar10", "dataset=citeseer"]),
         ("vflbench figures glasu/table", ["glasu/table2", "glasu/table3", "glasu/table4"]),
-        ("vflbench data ", ["get", "profile", "status"]),
+        ("vflbench data ", ["check", "get", "profile", "status"]),
         ("vflbench tune --o", ["--out"]),
     ],
 )

@@ -275,10 +275,8 @@ class Session(Hydra):
         if flags.hydra_help:
             self.hydra_help("config", args_parser=parser, args=flags)
         elif flags.shell_completion:
-            before, sys.argv = (
-                sys.argv,
-                ["vflbench", *sys.argv[1:]],
-            )  # not `python`, of `python -m vflbench`
+            before = sys.argv
+            sys.argv = ["vflbench", *before[1:]]  # not `python`, of `python -m vflbench`
             try:
                 self.shell_completion("config", flags.overrides)
             finally:

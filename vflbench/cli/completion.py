@@ -94,7 +94,7 @@ def _own_words(verb: str, before: list[str], word: str) -> Iterator[str]:
     elif verb in ("choose", "tune"):
         yield from (f"{key}=" for key in question.own_words(verb))
     elif verb == "data":
-        yield from ("status", "get", "profile") if before == ["data"] else ()
+        yield from ("check", "status", "get", "profile") if before == ["data"] else ()
     elif verb == "figures":
         from vflbench.papers import definition
 
