@@ -97,6 +97,15 @@ def test_a_query_that_fails_says_nothing(
     monkeypatch.setenv("COMP_LINE", "vflbench --config-dir nowhere dataset=")
     assert cli.command(["-sc", "query=bash"]) == 0
     assert capsys.readouterr() == ("\n", "")
+    monkeypatch.setenv("COMP_POINT", "no number")
+    assert cli.command(["-sc", "query=bash"]) == 0
+    assert capsys.readouterr() == ("\n", "")
+
+
+@pytest.mark.parametrize("words", [(), ("install",), ("install=tcsh",), ("query=tcsh",), ("nope=bash",)])
+def test_only_known_shells_are_served(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.command(["-sc", *words]) == 1
+    assert "install=SHELL or uninstall=SHELL, of bash, zsh, fish" in capsys.readouterr().err
 
 
 def test_python_itself_is_not_completed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

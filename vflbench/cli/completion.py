@@ -48,23 +48,39 @@ TAKES: dict[str, Callable[[str], bool]] = {
 }
 
 
+def is_query(flags: Namespace) -> bool:
+    """Whether a shell asks for words; else completion is turned on or off, which Hydra does.
+
+    Raises
+    ------
+    VflbenchError : neither, or for a shell that is not known.
+    """
+    verb, _, shell = "".join(flags.overrides[:1]).partition("=")
+    if verb not in ("install", "uninstall", "query") or shell not in SEPARATORS:
+        raise VflbenchError(
+            f"-sc (--shell-completion) takes install=SHELL or uninstall=SHELL, of {', '.join(SEPARATORS)}: "
+            'eval "$(vflbench -sc install=bash)"'
+        )
+    return verb == "query"
+
+
 def query(flags: Namespace) -> int:
     """Print what may stand at the end of the line that a shell has in COMP_LINE; nothing where that fails.
 
     Raises
     ------
-    VflbenchError : no shell asks, or one that is not known.
+    VflbenchError : no shell asks.
     """
     shell = flags.overrides[0].removeprefix("query=")
-    if shell not in SEPARATORS or "COMP_LINE" not in os.environ:
+    if "COMP_LINE" not in os.environ:
         raise VflbenchError(
-            f"-sc query={shell}: a shell asks this, one of {', '.join(SEPARATORS)}, and says in COMP_LINE what was "
-            'typed; to have it ask: eval "$(vflbench -sc install=bash)"'
+            f"-sc query={shell}: a shell asks this, and says in COMP_LINE what was typed; to have it ask: "
+            f'eval "$(vflbench -sc install={shell})"'
         )
-    line = os.environ["COMP_LINE"].encode()[: int(os.environ.get("COMP_POINT") or 1 << 20)].decode(errors="ignore")
+    line, point = os.environ["COMP_LINE"].encode(errors="surrogateescape"), os.environ.get("COMP_POINT") or 1 << 20
     found: list[str] = []
     with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
-        found = candidates(line)
+        found = candidates(line[: int(point)].decode(errors="ignore"))
     say(SEPARATORS[shell].join(found))
     return 0
 

@@ -31,10 +31,11 @@ def command(args: list[str]) -> int:
             "--config-path, --config-name and --experimental-rerun are not supported; give your options with "
             "--config-dir"
         )
-    if flags.shell_completion and flags.overrides[0:1] and flags.overrides[0].startswith("query="):
+    if flags.shell_completion:
         from vflbench.cli import completion
 
-        return completion.query(flags)
+        if completion.is_query(flags):
+            return completion.query(flags)
     if flags.cfg or flags.info is not None or flags.hydra_help or flags.shell_completion:
         return _show(flags, parser)
     overrides = flags.overrides + (["hydra.mode=RUN"] if flags.run else [])

@@ -104,9 +104,15 @@ def _unlisted(override: Override) -> str:
             return f"a range must have at least one value and at most {MOST_JOBS}"
     if isinstance(value, Glob) and not values_of(override):
         return "matches no option"
-    if override.is_discrete_sweep() and any(isinstance(one, Sweep) for one in values_of(override)):
-        return "range(...), interval(...) and choice(...) stand alone: list their values, as in 0,1,2"
+    if _holds_sweep(values_of(override) if override.is_discrete_sweep() else value):
+        return "range(...), interval(...), choice(...) and glob(...) stand alone: list their values, as in 0,1,2"
     return ""
+
+
+def _holds_sweep(value: Any) -> bool:
+    """Whether a sweep stands inside a list or a mapping: Hydra reads that, and cannot run it."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(isinstance(one, Sweep | Glob) or _holds_sweep(one) for one in inside)
 
 
 def for_all_links(hydra: Session, overrides: Sequence[str]) -> list[str]:
