@@ -139,7 +139,9 @@ def test_a_seed_that_is_there_twice_is_refused(project, capsys, monkeypatch):
     assert cli.command(["-m", *VFL, *SHORT, "seed=0,${oc.env:FIRST}"]) == 1
     assert "has 0 twice" in capsys.readouterr().err
     assert cli.command(["-m", *VFL, *SHORT, "seed=range(0,3),1"]) == 1
-    assert "seed=range(0,3),1: range(...), interval(...) and choice(...) stand alone" in capsys.readouterr().err
+    assert (
+        "seed=range(0,3),1: range(...), interval(...), choice(...) and glob(...) stand alone" in capsys.readouterr().err
+    )
     assert cli.command(["-m", *VFL, *SHORT, "seed=0,0,1"]) == 1
     assert "seed=0,0,1: has 0 twice: list each value once" in capsys.readouterr().err
     assert cli.command(["-m", *VFL, *SHORT, "algorithm.lr=0.1,1e-1", "seed=0"]) == 1

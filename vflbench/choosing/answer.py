@@ -350,7 +350,7 @@ def _demands(
                 first, guarantee = ranked[0], kind if whole or kind != kinds[0][0] else None
                 break
         words = f"{demand.words} ({guarantee})" if guarantee else demand.words
-        why = None if first else f"none reaches the target{so_far}" if met else "no method here"
+        why = None if first else f"none reaches the target{so_far}" if met else f"no method here{so_far}"
         apart = [one.label for one in known if one.seen and demands.unverified(one.seen, demand, noise)]
         row: dict[str, Any] = dict.fromkeys(("winner", "label", "cost", "others_see"))
         if first is not None and (sees := first.standing.seen) is not None:

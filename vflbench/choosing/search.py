@@ -204,7 +204,9 @@ class Search:
         elif begun > each:
             self._note(f"{CUT} ended during trial {each + 1}, so it was discarded: methods are compared on {each} each")
         if asked is not None and each < asked and self._over(self.share):
-            self._note(f"{CUT} was too small for {asked} trials: methods are compared on {each} each")
+            self._note(
+                f"{CUT} was too small for {asked} trial{'s' * (asked != 1)}: methods are compared on {each} each"
+            )
 
     def _tuned(self, level: int) -> list[Method]:
         """The methods that have a trial at a level, cheapest first."""
