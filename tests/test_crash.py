@@ -49,6 +49,14 @@ def test_a_second_log_does_not_replace_the_first() -> None:
     assert crash.told(known) == crash.told(known, Path("x")) and len(list(Path("outputs/errors").iterdir())) == 3
 
 
+def test_an_exception_that_has_no_message_is_told_too() -> None:
+    class SilentError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no message either")
+
+    assert crash.told(SilentError()).startswith("internal error: SilentError. The traceback is in ")
+
+
 def test_a_log_has_no_text_of_the_environment(tmp_path: Path) -> None:
     line = crash.told(ValueError("no s3cret here" + "x" * 1000), hidden={"s3cret": "${oc.env:TOKEN}"})
     (log,) = Path("outputs/errors").iterdir()

@@ -172,3 +172,11 @@ def test_every_verb_takes_an_own_option_of_each_group(
     if group in (*ASKED, "algorithm", "model", "codec"):
         well("tune", *asked, "--out", "to")
     assert crash.BEGIN not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_figure_takes_an_own_option(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    well("figures", "glasu/table3", "--config-dir", "own", "network=mine", "scale=smoke", "dataset.source=synthetic")
+    assert all(run.manifest["choices"]["network"] == "mine" for run in reader.find("outputs/figures"))
+    assert cli.command(["figures", "glasu/table3", "--config-dir", "nowhere", "scale=smoke"]) == 1
+    assert "--config-dir nowhere: there is no such folder" in capsys.readouterr().err

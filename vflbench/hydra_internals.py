@@ -13,6 +13,7 @@ import os
 import pickle
 import re
 import sys
+import threading
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -211,6 +212,9 @@ class Loader(ConfigLoaderImpl):
         return self.repository.get_group_options(group_name, results_filter)
 
 
+_one_thread = threading.RLock()
+
+
 # --- a session --------------------------------------------------------------------------------------------------------
 
 
@@ -292,8 +296,13 @@ def session(folder: Path, user_dir: Path | None, prepare: Callable[[], None]) ->
     """A Hydra that knows the options in `folder`, and in `user_dir` before those.
 
     Afterwards the state of another Hydra application in this process (a user's own program) is as it was: Hydra has
-    only one state for all.
+    only one state for all. So another thread waits until this one is done.
     """
+    with _one_thread:
+        yield from _session(folder, user_dir, prepare)
+
+
+def _session(folder: Path, user_dir: Path | None, prepare: Callable[[], None]) -> Iterator[Session]:
     path = create_config_search_path(str(folder))
     if user_dir is not None:
         # an option of the user's takes precedence

@@ -11,6 +11,7 @@ import pytest
 import vflbench
 from tests.options import check_keys, privacy_config
 from vflbench.privacy import accountant, examples, keys, mechanisms
+from vflbench.results import texts
 
 
 @pytest.mark.parametrize("name", ["rdp", "prv", "gdp", "exact"])
@@ -97,3 +98,9 @@ def test_a_mechanism_whose_result_no_reader_accepts_ends_the_run_by_name(
     with pytest.raises(vflbench.VflbenchError, match=r"summary.json is not written.*privacy.epsilon: -1.0 is below 0"):
         vflbench.run(words)
     assert vflbench.load("run").status is None  # type: ignore[union-attr]  # it can be read: it has not ended
+
+
+def test_a_hollow_epsilon_is_no_guarantee() -> None:
+    private = {"epsilon": 0.0, "delta": 0.4, "unit": "row", "neighbouring": "replace_one", "covers": "model"}
+    assert texts.guarantee(private) == "row, replaced; covers the model"
+    assert texts.guarantee({**private, "delta_too_large": True}) is None

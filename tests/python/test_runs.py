@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
@@ -222,3 +223,15 @@ def test_a_run_leaves_nothing_that_bindings_complain_of_at_the_end(tmp_path: Pat
     code = f"import duckdb; from vflbench import cli; cli.command({[*words, 'floor=none', 'plot=none']})"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and "run folder: " in done.stdout and "leaked" not in done.stderr, done.stderr
+
+
+@pytest.mark.slow
+def test_runs_of_several_threads_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a service: Hydra has one state for all."""
+    monkeypatch.chdir(tmp_path)
+    words = ["algorithm=stcd", "dataset=ridge", "rounds=2", "floor=none", "plot=none"]
+
+    async def several() -> list[Any]:
+        return await asyncio.gather(*(asyncio.to_thread(vflbench.run, [*words, f"seed={seed}"]) for seed in range(3)))
+
+    assert sorted(run.summary["seed"] for run in asyncio.run(several())) == [0, 1, 2]

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 
 import vflbench
 from vflbench import cli
+from vflbench.plots import curves
 from vflbench.plots import curves
 from vflbench.results import experiment, reader, selection, sweep
 from vflbench.runner import provenance
@@ -130,8 +132,24 @@ def test_files_that_only_one_run_has_are_a_line_of_their_own(make_run, tmp_path)
 
 def test_equal_runs_of_two_folders_count_once(make_run):
     runs = [make_run("a"), make_run("b"), make_run("c", seed=1)]
-    (setting,) = selection.settings(runs)
-    assert setting.seeds == [0, 1]
+    found = selection.collect([run.folder for run in runs])
+    assert [run.summary["seed"] for run in found.runs] == [
+        0,
+        1,
+    ] and "it has the configuration, the data" in found.notes[0]
+    (line,) = curves._lines(runs).values()
+    assert [run.summary["seed"] for run in line] == [0, 1]
+
+
+def test_a_job_that_repeats_a_seed_counts_once(make_run, tmp_path):
+    """A sweeper that adapts may choose a point twice."""
+    for name, seed, score in (("0", 0, 0.1), ("1", 0, 0.1), ("2", 1, 0.5)):
+        path = make_run(name, seed=seed, overrides=[f"seed={seed}"]).folder / "summary.json"
+        summary = json.loads(path.read_text())
+        summary["metric"]["final"] = score
+        path.write_text(json.dumps(summary))
+    (line,) = sweep.table(tmp_path).splitlines()[1:]
+    assert line.split()[:2] == ["0-2", "2"] and "0.3000 ± 0.2828" in line
 
 
 def test_a_seed_that_is_there_twice_is_refused(project, capsys, monkeypatch):
@@ -196,6 +214,16 @@ def test_two_projects_with_files_of_one_name_stay_apart(tmp_path, monkeypatch, c
     assert all(f"{title}: " in told.out for title in titles)
     loaded = vflbench.load(tmp_path)
     assert {name for name in loaded.table.columns if name.startswith("data.")} == {"data.a.csv", "data.b.csv"}
+
+
+def test_real_files_that_come_after_a_stand_in_are_told(tmp_path, monkeypatch):
+    row = SimpleNamespace(option="cora", found="real")
+    manifest = {"data": {"kind": "synthetic", "files": []}, "semantics": experiment.SEMANTICS}
+    values = {"dataset": {"name": "cora", "source": "auto"}, "data_root": None}
+    monkeypatch.setattr(provenance.sources, "status", lambda root: [row])
+    assert provenance.changed_since(manifest, values) == "data source: synthetic there, real here"
+    row.found = "missing"
+    assert provenance.changed_since(manifest, values) == ""
 
 
 def test_what_changed_is_told_without_reading_the_data(project):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from vflbench.cli.words import RUNS, shown
+from vflbench.cli.words import RUNS, shown, text_of
 from vflbench.version import __version__
 
 CODE = 70  # the exit code: EX_SOFTWARE of sysexits.h
@@ -30,14 +30,14 @@ def told(bug: Exception, folder: Path | None = None, hidden: Mapping[str, str] |
     if (line := vars(bug).get("vflbench_told")) is not None:
         return str(line)
     trace = "".join(traceback.format_exception(bug))
-    said = " ".join(f"{type(bug).__name__}: {bug}".split())
+    said = " ".join(f"{type(bug).__name__}: {text_of(bug)}".split())
     for text, name in (hidden or {}).items():
         trace, said = trace.replace(text, name), said.replace(text, name)
     about = f"vflbench {__version__}, Python {platform.python_version()}, {platform.platform()}\n\n{trace}"
     said = said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
     place = _write(about, folder)
     where = f"The traceback is in {shown(place)}; please report it" if place else f"No log can be written:\n{trace}"
-    vars(bug)["vflbench_told"] = line = f"{BEGIN}{said.rstrip('.')}. {where}"
+    vars(bug)["vflbench_told"] = line = f"{BEGIN}{said.rstrip('.:')}. {where}"
     return line
 
 

@@ -6,8 +6,9 @@ import contextlib
 import os
 import sys
 import time
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from vflbench.runner.reprice import Finished
 
 
-def _train_job(words: list[str], folder: str) -> str:
+def _train_job(config_dir: str | None, words: list[str], folder: str) -> str:
     """Train one of a figure's runs, in this process; returns why it failed, else an empty text."""
     try:
-        train.run([*words, "hydra.mode=RUN", config.quoted("hydra.run.dir", folder), "resume=true"])
+        train.run([*words, "hydra.mode=RUN", config.quoted("hydra.run.dir", folder), "resume=true"], config_dir)
     except ConfigError as impossible:
         return one_line(impossible)
     except Exception as error:  # the other runs go on
@@ -96,19 +97,23 @@ def _write_tables(job: jobs.Job, needed: Iterable[tuple[definition.Definition, l
 
 
 def command(args: list[str]) -> int:
-    """`vflbench figures NAME ... [scale=...] [jobs=N] [out=DIR] [key=value ...]`: the papers' figures.
+    """`vflbench figures NAME ... [scale=...] [jobs=N] [out=DIR] [key=value ...] [--config-dir DIR]`: papers' figures.
 
     Runs that are there already are used; the others are trained.
     """
     usage = (
-        "usage: vflbench figures NAME ... [scale=smoke|small|full] [jobs=N] [out=DIR] [key=value ...]; "
-        f"NAME is all, a paper or one of: {', '.join(definition.names())}"
+        "usage: vflbench figures NAME ... [scale=smoke|small|full] [jobs=N] [out=DIR] [key=value ...] "
+        f"[--config-dir DIR]; NAME is all, a paper or one of: {', '.join(definition.names())}"
     )
     if {"-h", "--help"} & set(args):
         say(usage)
         return 0
     own = {"scale": "small", "jobs": "1", "out": ""}
-    typed = [text.partition("=") for text in args]
+    parser = ArgumentParser(prog="vflbench figures", usage=usage.removeprefix("usage: "), add_help=False)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--config-dir", metavar="DIR", help="a folder with options of your own")
+    flags = parser.parse_intermixed_args(args)
+    typed = [text.partition("=") for text in flags.words]
     names = [key for key, equals, _ in typed if not equals]
     overrides = ["".join(word) for word in typed if word[1] and word[0] not in own]
     own |= {key: value for key, equals, value in typed if equals and key in own}
@@ -121,7 +126,7 @@ def command(args: list[str]) -> int:
     chosen = [definition.load(name) for name in definition.choose(names)]
     # Pages of a smoke test have their own place: they must not replace pages that took a night.
     folder = Path(own["out"]) if own["out"] else RUNS / "figures" / ("smoke" if own["scale"] == "smoke" else "")
-    needed = [jobs.wanted(figure, own["scale"], overrides) for figure in chosen]
+    needed = [jobs.wanted(figure, own["scale"], overrides, flags.config_dir) for figure in chosen]
     places = [folder, *(folder / figure.name for figure in chosen)]
     new = [place for place in places if not place.exists()]
     try:
@@ -144,7 +149,8 @@ def command(args: list[str]) -> int:
             report(done, of, job)
             _write_tables(job, zip(chosen, needed, strict=True), folder)
 
-        jobs.carry_out(wanted, folder / "runs", [RUNS], _train_job, _reprice_job, int(own["jobs"]), ended)
+        train_one = partial(_train_job, flags.config_dir)
+        jobs.carry_out(wanted, folder / "runs", [RUNS], train_one, _reprice_job, int(own["jobs"]), ended)
     code = 0
     for figure, own_jobs in zip(chosen, needed, strict=True):
         made = figures.make(figure, own_jobs, own["scale"], folder / figure.name, args)

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 
 from vflbench import config, registry
 from vflbench.cli import crash, folders
-from vflbench.cli.words import RUNS, complain, for_user, last_lines, one_line, say, shown
+from vflbench.cli.words import RUNS, complain, for_user, last_lines, one_line, say, shown, text_of
 from vflbench.hydra_internals import Session
 from vflbench.results import folder as files
 from vflbench.results import inventory, lock, reader
@@ -174,7 +174,7 @@ def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: 
             folders.write_unrun(folder, "skipped", reason, values, cfg)
             return Outcome(0, folder, line=f"{label}: skipped ({reason})", status="skipped")
         if (error := for_user(failure)) is None:
-            folders.write_unrun(folder, "failed", f"{type(failure).__name__}: {failure}", values, cfg)
+            folders.write_unrun(folder, "failed", f"{type(failure).__name__}: {text_of(failure)}", values, cfg)
             return _broken(folder, failure, crash.told(failure, folder, config.from_environment(cfg)), label)
     else:
         status = summary["status"]

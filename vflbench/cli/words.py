@@ -21,9 +21,17 @@ def complain(text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)
 
 
+def text_of(error: Exception) -> str:
+    """The message of an exception; empty where it fails to give one, as one of a plug-in may."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 def for_user(error: Exception) -> VflbenchError | None:
     """`error` as a message for the user, also if the system or lack of memory caused it; None for a bug."""
-    reason = str(error) or type(error).__name__
+    reason = text_of(error) or type(error).__name__
     if isinstance(error, VflbenchError):
         return error
     if isinstance(error, OSError):

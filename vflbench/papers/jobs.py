@@ -35,7 +35,9 @@ class Job:
         return " ".join([*names, f"seed={self.values['seed']}"])
 
 
-def wanted(definition: Definition, scale: str, overrides: Sequence[str] = ()) -> list[Job]:
+def wanted(
+    definition: Definition, scale: str, overrides: Sequence[str] = (), config_dir: str | None = None
+) -> list[Job]:
     """The runs that a figure needs.
 
     Parameters
@@ -43,6 +45,7 @@ def wanted(definition: Definition, scale: str, overrides: Sequence[str] = ()) ->
     scale : smoke (two rounds, one seed, two algorithms, one value of every other swept key), small or full.
     overrides : the user's, on top of the figure's. Unless they set dataset.source, only scale=smoke may use a made-up
         twin of a data set that exists.
+    config_dir : a folder with options of the user's.
 
     Raises
     ------
@@ -54,7 +57,7 @@ def wanted(definition: Definition, scale: str, overrides: Sequence[str] = ()) ->
         for network in definition.networks or [""]:
             words = [*runs.words(scale), *([f"network={network}"] if network else []), *overrides]
             words += ["scale=smoke"] if scale == "smoke" else []
-            with config.session(words) as hydra:
+            with config.session(words, config_dir) as hydra:
                 words = config.for_all_links(hydra, words)
                 plan = config.plan(hydra, words, multirun=True, algorithms=SMOKE if scale == "smoke" else None)
                 for job, values in config.configurations(hydra, plan.jobs or [words]):

@@ -185,8 +185,7 @@ def settings(runs: Sequence[Run]) -> list[Setting]:
         identity = json.dumps([run.summary["algorithm"], config, _environment(run)], sort_keys=True, default=str)
         if identity not in found:
             found[identity] = Setting(run.summary["algorithm"], {key: config[key] for key in keys}, [], config)
-        if run.summary["seed"] not in found[identity].seeds:  # a seed counts once
-            found[identity].runs.append(run)
+        found[identity].runs.append(run)
     return _shortened(list(found.values()))
 
 

@@ -76,6 +76,7 @@ def _results(runs: Sequence[Run]) -> list[str]:
     status = states[0] if len(runs) == 1 else ", ".join(f"{number} {state}" for state, number in count.items())
     ended = [run.summary for run, state in zip(runs, states, strict=True) if state not in ("no result", "unreadable")]
     well = [summary for summary in ended if summary["status"] in ENDED_WELL] or ended
+    well = list({summary["seed"]: summary for summary in reversed(well)}.values())[::-1]  # a seed counts once
     seeds = str(len({summary["seed"] for summary in ended}) + len(runs) - len(ended))
     if not well:
         return [seeds, status, "", "", "", "", ""]

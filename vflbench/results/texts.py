@@ -169,9 +169,11 @@ def result_line(summary: Mapping[str, Any]) -> str:
 def guarantee(privacy: Mapping[str, Any] | None) -> str | None:
     """What a finite epsilon is about: unit, neighbouring relation and coverage; None without one.
 
-    Only epsilons about the same can be compared.
+    Only epsilons about the same can be compared. Where delta allows to publish a row, epsilon guarantees nothing.
     """
     if not privacy or privacy["epsilon"] is None or math.isinf(float(privacy["epsilon"])):
+        return None
+    if privacy.get("delta_too_large"):
         return None
     unit, relation = privacy["unit"], {"replace_one": "replaced", "add_remove": "added or removed"}
     labels = "; labels at an epsilon of their own" if privacy.get("label_unit") not in (None, unit) else ""

@@ -71,6 +71,10 @@ def changed_since(manifest: Mapping[str, Any], values: Mapping[str, Any]) -> str
         return before if not there or before in there else min(there)
 
     files = [[name, today(name, before)] for name, before in data.get("files") or []]
+    if data.get("kind") == "synthetic" and (values.get("dataset") or {}).get("source") == "auto":
+        # real files may have come since a stand-in was made
+        found = {row.option: row.found for row in sources.status(root)}.get(values["dataset"]["name"], "missing")
+        data = data if found == "missing" else {**data, "kind": found}
     here = {
         "data": {**data, "files": files},
         "plugins": registry.plugin_sources(values),

@@ -395,7 +395,8 @@ def _private(
     if zero := mechanisms.zero_in_words(private):
         log.warning("%s.", zero)
     told = [keys.large_delta(federation.decided.privacy, federation.task.units), zero]  # the first is logged already
-    return private | ({"notes": notes} if (notes := [*filter(None, told)]) else {})
+    hollow = {"delta_too_large": True} if told[0] else {}  # it is no guarantee
+    return private | hollow | ({"notes": notes} if (notes := [*filter(None, told)]) else {})
 
 
 def _around(federation: Federation, engine: Engine, observer: Observer) -> Around:
