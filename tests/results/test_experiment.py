@@ -11,7 +11,6 @@ import pytest
 import vflbench
 from vflbench import cli
 from vflbench.plots import curves
-from vflbench.plots import curves
 from vflbench.results import experiment, reader, selection, sweep
 from vflbench.runner import provenance
 
