@@ -73,6 +73,14 @@ def test_what_a_run_would_refuse(here, capsys):
     assert code == 1 and "dataset.files=c.csv: there is no such file" in text and "Did you mean '" in text
 
 
+def test_a_class_of_too_few_rows(here, capsys):
+    frame = pd.read_csv(here / "a.csv", sep=";", decimal=",", encoding="cp1252")
+    frame["krank"] = ["ja"] * 2 + ["nein"] * (N - 2)
+    frame.to_csv(here / "a.csv", index=False)
+    code, text = check(capsys, "a.csv", "b.csv", "dataset.id=id", "dataset.label=krank")
+    assert code == 1 and "A run would be refused: 1 problem" in text and "of which there is no AUROC" in text
+
+
 def test_files_alone_are_enough(here, capsys):
     code, text = check(capsys, "a.csv")
     assert code == 0 and "No problem was found." in text

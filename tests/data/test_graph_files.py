@@ -131,6 +131,7 @@ def edit(path, line, text):
         ("e.csv", 9, "1,2,3", r"e\.csv: cannot be read.*line 9"),
         ("x.csv", 7, "1,2,,4,5,6", r"x\.csv, line 7, column 'a': nan where a finite number belongs \(1 such"),
         ("x.csv", 7, "1,2,inf,4,5,6", r"x\.csv, line 7, column 'a': inf"),
+        ("x.csv", 7, "1,2,1e39,4,5,6", r"x\.csv, line 7, column 'a': 1e\+39 .*Numbers are at most 3\.4e38"),
         ("x.csv", 31, "1,2", r"x\.csv: cannot be read.*line 31: 2 cells"),
         ("x.csv", 7, "1,2,three,4,5,6", r"x\.csv, line 7, column 'a': 'three' is not a number"),
         ("y.csv", 4, "2.5", r"y\.csv, line 4: label 2\.5; labels are whole numbers"),

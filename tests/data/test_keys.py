@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vflbench.data import keys
+from vflbench.data.relational import cells, spreadsheets
 from vflbench.data.relational.cells import Column, Wrong, as_type, concatenate, of_arrow, of_objects
 
 NFD = unicodedata.normalize("NFD", "Müller")
@@ -144,3 +145,14 @@ def test_what_differs_in_writing_alone_is_shown_by_code_points():
     assert keys.shown("Müller1", f"{NFD}1") == ("'Müller1' (U+00FC)", f"'{NFD}1' (U+0075 U+0308)")
     assert keys.shown("A1", "A1\u200b") == ("'A1'", "'A1\\u200b' (U+200B)")
     assert keys.shown("a1 ", "A1") == ("'a1 '", "'A1'")
+
+
+def test_a_float_in_a_column_of_texts_has_lost_digits_too():
+    """As in a spreadsheet, or a frame of Python objects."""
+    assert [cells.without_point(cell) for cell in (7.0, 2.0**53 - 1, 2.0**53, 1.5, "7.0", 7)] == [
+        *(7, 2**53 - 1, 2.0**53, 1.5, "7.0", 7)
+    ]
+    written = spreadsheets.as_texts([2.0**53, "A1", 7.0])
+    assert written == ["9007199254740992.0", "A1", "7"]
+    with pytest.raises(Wrong, match=r"from 2\*\*53 on"):
+        keys.of(Column("text", np.array(written, dtype=object)))

@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vflbench.data import splits
+from vflbench.data.relational import row_facts
+from vflbench.data.relational.cells import Column
 from vflbench.data.splits import Plan, SplitKeys, by_class, by_entity, by_time, draw, split_rows
 from vflbench.types import DataError
 
@@ -183,3 +185,10 @@ def test_parts_are_counted_in_words() -> None:
         "Rows of each class: yes: 1 training, 0 validation, 1 test; no: 2 training, 1 validation, 1 test.",
         "1 rows are in no part, because most rows of their entities are in another part.",
     ]
+
+
+def test_an_entity_is_one_however_its_name_is_written() -> None:
+    """As IDs are compared; capitals and blanks do not count either."""
+    names = np.array(["P1", "\u200bP1", "'P1", "p1 ", "P\u00a01", "P2"], dtype=object)
+    found = row_facts.entities(Column("text", names), "patient", str, np.arange(6))
+    assert found.tolist() == [0, 0, 0, 0, 1, 2]

@@ -202,12 +202,15 @@ def _features(table: Table) -> Table:
     DataError : some are none.
     """
     values = table.numbers()
-    others = np.argwhere(~np.isfinite(values))
+    with np.errstate(over="ignore"):
+        others = np.argwhere(~np.isfinite(values.astype(np.float32)))  # as they are learnt from
     if len(others):
         row, column = others[0]
         where, cell = f"{table.at(row)}, column {table.names[column]!r}", shown(table.values[row, column])
         count = f"({len(others)} such cells in all)"
-        raise DataError(f"{where}: {cell} where a finite number belongs {count}. Fill or remove them.")
+        far = np.isfinite(values[row, column])
+        advice = "Numbers are at most 3.4e38: correct them" if far else "Fill or remove them"
+        raise DataError(f"{where}: {cell} where a finite number belongs {count}. {advice}.")
     if not values.size:
         raise DataError(f"{table.file}: holds no features.")
     return table

@@ -168,6 +168,11 @@ class Wrong(Exception):
         self.row, self.reason = row, reason
 
 
+def without_point(cell: Any) -> Any:
+    """A whole number for a float that is one; a float from 2**53 on has lost digits, and its final .0 shows that."""
+    return int(cell) if isinstance(cell, float) and cell.is_integer() and abs(cell) < EXACT else cell
+
+
 def refuse_rounded(column: Column) -> None:
     """Refuse IDs that a float rounds: that of one person may be that of another.
 

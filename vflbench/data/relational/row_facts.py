@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from vflbench.data import keys
 from vflbench.data.relational import dates
 from vflbench.data.relational.cells import MISSING, Column
 from vflbench.types import DataError
@@ -48,7 +49,8 @@ def times(cells: Column, column: str, place: Place, used: np.ndarray, order: dat
 def entities(cells: Column, column: str, place: Place, used: np.ndarray) -> np.ndarray:
     """A number for each row, (n,) int64, equal where rows are of one entity; -1 in rows that are not used.
 
-    Texts that differ only in blanks, capitals or Unicode forms are one entity: so none is in two parts by its writing.
+    Texts that differ only in blanks, capitals, Unicode forms or what nobody sees are one entity: so none is in two
+    parts by its writing.
 
     Raises
     ------
@@ -66,7 +68,7 @@ def entities(cells: Column, column: str, place: Place, used: np.ndarray) -> np.n
 
 
 def _plain(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return " ".join(unicodedata.normalize("NFKC", keys.normal(text)).casefold().split())
 
 
 def _missing(cells: Column) -> np.ndarray:

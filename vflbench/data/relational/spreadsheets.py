@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vflbench.data.relational import databases, dialect
+from vflbench.data.relational.cells import without_point
 from vflbench.types import DataError, closest
 
 if TYPE_CHECKING:
@@ -97,5 +98,5 @@ def as_texts(cells: Sequence[Any]) -> list[str | None] | None:
     """Cells of texts, or of texts and numbers, all as texts; None where there are others, as dates."""
     if any(isinstance(cell, bool | datetime.date | datetime.time | datetime.timedelta) for cell in cells):
         return None
-    whole = [int(cell) if isinstance(cell, float) and cell.is_integer() else cell for cell in cells]
+    whole = map(without_point, cells)
     return [None if cell is None else str(cell) for cell in whole]

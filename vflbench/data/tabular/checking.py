@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vflbench.data import sanity
 from vflbench.data.relational import sql_sources
 from vflbench.data.relational.sql_sources import Form, Source
 from vflbench.data.tabular import alignment, columns, entries, inspection, tabular_files
@@ -87,7 +88,9 @@ def _tried(config: Config, root: Path | None) -> tuple[list[str], Sequence[Any]]
         return [*map(str, named), *found.told()], ()
     try:
         with alignment.quiet():
-            return [], tabular_files.load(config, layout, parties, 0, root).source.tables
+            task = tabular_files.load(config, layout, parties, 0, root)
+            sanity.check(task, config)
+            return [], task.source.tables
     except ConfigError as error:
         return [*map(str, error.problems)], ()
     except DataError as error:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from vflbench.data.relational import dates, sql_sources, written_numbers
-from vflbench.data.relational.cells import MISSING, TYPES, Column, infer
+from vflbench.data.relational.cells import MISSING, TYPES, Column, infer, without_point
 from vflbench.data.relational.dates import Order
 from vflbench.data.relational.sql import MOST_CATEGORIES
 from vflbench.data.relational.sql_sources import Source
@@ -205,7 +205,7 @@ def as_texts(cells: Sequence[Any]) -> list[str] | None:
     """Texts, numbers and dates, all as texts; None where there is something else."""
     if not all(isinstance(cell, str | Real | datetime.date) and not isinstance(cell, bool) for cell in cells):
         return None
-    whole = [int(cell) if isinstance(cell, float) and cell.is_integer() else cell for cell in cells]
+    whole = map(without_point, cells)
     return [cell.isoformat() if isinstance(cell, datetime.date) else str(cell) for cell in whole]
 
 

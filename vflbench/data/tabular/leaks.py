@@ -78,7 +78,8 @@ def sampled(labels: np.ndarray, classes: int, entities: np.ndarray | None = None
     order = stream(0, "leaks").permutation(len(labels))
     if not classes:
         rows = order[:MOST_ROWS]
-        targets = labels[rows, None].astype(np.float64)
+        ranks = np.unique(labels[rows], return_inverse=True)[1]  # far targets would outweigh all others
+        targets = ranks[:, None].astype(np.float64)
         return Sample(rows, targets, _folds(rows, entities), 0) if len(np.unique(targets)) > 1 else None
     kept = np.flatnonzero(np.bincount(labels, minlength=classes) >= FEWEST)
     if len(kept) < 2:
@@ -127,7 +128,7 @@ def _predicted(known: np.ndarray, targets: np.ndarray, asked: np.ndarray, catego
 def _measure(targets: np.ndarray, predicted: np.ndarray, classes: int) -> tuple[str, float]:
     if not classes:
         spread = ((targets - targets.mean()) ** 2).sum()
-        return "R2", 1 - float(((targets - predicted) ** 2).sum() / spread) if spread else 0.0
+        return "R2 of ranks", 1 - float(((targets - predicted) ** 2).sum() / spread) if spread else 0.0
     right = predicted.argmax(axis=1) == targets.argmax(axis=1)
     there = targets.sum(axis=0)
     recalls = (targets * right[:, None]).sum(axis=0)[there > 0] / there[there > 0]
