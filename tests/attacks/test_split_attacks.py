@@ -379,8 +379,9 @@ def train(
         device="cpu",
         **{"rounds": 3, **keys},
     )
+    plain = {"algorithm": {"name": "small_split"}, "dataset": {"name": data.name}, "network": {}}
     return run(
-        cfg, folder, command="", choices={}, plain={}, identity="", hidden={}, info=small_split.ALGORITHM, quiet=True
+        cfg, folder, command="", choices={}, plain=plain, identity="", hidden={}, info=small_split.ALGORITHM, quiet=True
     )
 
 

@@ -160,8 +160,9 @@ def config(monkeypatch: pytest.MonkeyPatch) -> RunConfig:
 
 
 def test_a_run_loads_checks_and_scores_a_fifth_layout(config: RunConfig, tmp_path: Path) -> None:
+    plain = {"algorithm": {"name": "multiply"}, "dataset": {"name": "numbers"}, "network": {}}
     summary = run(
-        config, tmp_path / "run", command="", choices={}, plain={}, identity="", hidden={}, info=INFO, quiet=True
+        config, tmp_path / "run", command="", choices={}, plain=plain, identity="", hidden={}, info=INFO, quiet=True
     )
     # the product, as the layout combines it
     assert (summary["status"], summary["metric"]["final"]) == ("completed", 0.0)
