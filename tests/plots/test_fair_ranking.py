@@ -317,11 +317,11 @@ def test_all_runs_on_another_network_equal_fresh_runs_there(
             cli.command(["report", "slow", "--rerun", several, "--out", "d.html"]) == 1 and not Path("d.html").exists()
         )
     # what a folder holds may have been trained on other data, e.g. on a twin: the page then lacks it, and says so
-    monkeypatch.setattr(rerun, "_data", lambda run: str(run.folder))
+    monkeypatch.setattr(rerun.experiment, "differences", lambda before, now: "file a.csv: 1 there, 2 here")
     capsys.readouterr()
     assert cli.command(["report", "slow", "--rerun", "us_us", "--out", "e.html", "--csv", "e.csv"]) == 1
-    assert capsys.readouterr().err.count("was trained on other data") == 1
-    assert "was trained on other data" in Path("e.html").read_text() and ",avfl," not in Path("e.csv").read_text()
+    assert capsys.readouterr().err.count("is another experiment than") == 1
+    assert "is another experiment than" in Path("e.html").read_text() and ",avfl," not in Path("e.csv").read_text()
 
 
 def test_picture_and_table_are_downloaded_as_shown(opened: Callable[..., Any], tmp_path: Path) -> None:

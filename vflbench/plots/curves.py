@@ -460,7 +460,8 @@ def _lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
         if there := lines.get(label):  # they differ in nothing that both have
             before, now = (experiment.of(runs[0]) or {} for runs in (there, setting.runs))
             label = " · ".join(filter(None, [label, experiment.differences(before, now)]))
-        lines[label] += {run.summary["seed"]: run for run in setting.runs}.values()  # a seed counts once
+        repeated = {(run.summary["seed"], str(run.summary.get("privacy"))): run for run in setting.runs}
+        lines[label] += repeated.values()  # a seed counts once
     return dict(lines)
 
 
