@@ -206,7 +206,9 @@ def test_no_text_commands_a_terminal(
     say(sweep.table(commanding.root))
     told = capsys.readouterr()
     assert not CONTROL.search(told.out) and "m" in told.out
-    assert len(told.out.splitlines()) == 3, "the head, the runs with poisoned overrides, and the others"
+    assert len(told.out.splitlines()) == 5, (
+        "head, runs with poisoned overrides, others, one of other data, a note on it"
+    )
     summary = json.loads((whole / "summary.json").read_text())
     say(texts.result_line({**summary, "status": "budget"}))
     assert not CONTROL.search(capsys.readouterr().out)
