@@ -528,7 +528,7 @@ def test_what_a_kill_left_half_written_is_gone_after_the_next_start(tmp_path):
 
 
 def test_a_bug_in_one_run_is_told_and_the_figure_drawn_without_it(tmp_path, monkeypatch, capsys):
-    def broken(words):
+    def broken(words, config_dir):
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.chdir(tmp_path)

@@ -329,10 +329,10 @@ def ranked(page: Any) -> list[str]:
 def test_the_page_asks_first_and_answers_under_each_demand(opened: Any, runs: Path) -> None:
     page = opened("#axis=bytes")
     texts = table(page)
-    assert list(texts) == ["anything", "forms", "rows", "noise"]
+    assert list(texts) == ["anything", "labels", "forms", "rows", "noise"]  # VFL's gradients give labels away
     assert "Send once" in texts["forms"] and "binned columns with noise" in texts["forms"]
     assert (
-        "binned columns with noise, epsilon" in texts["noise"]
+        "binned columns with noise (predicted rows without), epsilon" in texts["noise"]
         and "one row of one passive party, replaced" in texts["noise"]
     )
     answers = {words: best for words, best, *_ in answered(runs)}
@@ -346,7 +346,9 @@ def test_the_page_asks_first_and_answers_under_each_demand(opened: Any, runs: Pa
     assert sorted(name[:9] for name in ranked(page)) == ["Send once"] * 2
     answer, note = page.find_element("id", "answer").text, page.find_element("id", "not_ranked").text
     assert "where others may see only models and sums: Send once" in answer
-    assert "VFL · privacy=none is not ranked: it shows embedding, gradient." in note and "it shows binned." in note
+    assert (
+        "VFL · privacy=none is not ranked: it shows embedding, gradient, labels." in note and "it shows binned." in note
+    )
     assert [item.text[:9] for item in page.find_elements("css selector", ".legend li")] == ["Send once"] * 2
     view = page.execute_script("return location.hash")
     again = opened(view)
@@ -354,7 +356,7 @@ def test_the_page_asks_first_and_answers_under_each_demand(opened: Any, runs: Pa
         len(ranked(again)) == 2
         and again.find_element("css selector", "#by_demand input:checked").get_attribute("value") == "rows"
     )
-    for nonsense in ("#demand=__proto__", "#demand=", "#demand=noise-7", "#demand=labels"):
+    for nonsense in ("#demand=__proto__", "#demand=", "#demand=noise-7", "#demand=columns"):
         assert len(ranked(opened(nonsense))) == (2 if "noise" in nonsense else 4)
 
 
@@ -376,8 +378,10 @@ def test_a_limit_of_epsilon_holds_for_every_demand_and_kinds_are_apart(opened: A
     page.find_element("id", "noise").send_keys(Keys.CONTROL + "a", Keys.NULL, "0.05", Keys.ENTER)
     assert "none of these runs; " in table(page)["noise"] and "has epsilon 0.1" in table(page)["noise"]
     assert "noise=0.05" in page.execute_script("return location.hash")
-    line = "{clear: [], noised: ['labels', 'embedding'], epsilon: 2, label_epsilon: 283, guarantee: null}"
-    why = page.execute_script(f"return unmet({line}, {{hides: ['labels', 'embedding'], guarantee: null}}, 10)")
+    about = (
+        "{clear: [], noised: ['labels', 'embedding'], epsilon: 2, label_epsilon: 283, guarantee: null, verified: true}"
+    )
+    why = page.execute_script(f"return unmet({about}, {{hides: ['labels', 'embedding'], guarantee: null}}, 10)")
     assert why == "it shows labels at epsilon 283"
     page = opened("#axis=epsilon")
     page.execute_script("panel().lines.find((line) => line.guarantee).guarantee = 'another'; draw();")
