@@ -118,9 +118,11 @@ def test_the_index_of_a_frame_is_the_node_number(tmp_path, plain, first, caplog)
     assert_equal(load(tmp_path, *frames, index=True, id=""), plain)
 
 
-def test_labels_alone_have_node_numbers(tmp_path, plain):
+def test_labels_alone_have_node_numbers(tmp_path, plain, caplog):
     x, e, y = tables()
+    caplog.set_level("INFO")
     assert_equal(load(tmp_path, x, e, y.assign(node=range(NODES)).iloc[ORDER]), plain)
+    assert "y.csv: column node is the row number in x.csv: labels are matched by it" in caplog.text
     assert_equal(load(tmp_path, x, e, y.assign(node=range(1, NODES + 1))), plain)
     assert "but x.csv has no column of IDs" in told(tmp_path, x, e, y.assign(node=[f"P{i}" for i in range(NODES)]))
     assert "2 columns; labels are one column; dataset.id names" in told(tmp_path, x, e, y.assign(z=1))
@@ -163,12 +165,59 @@ def test_rounded_ids_are_refused(tmp_path):
 
 
 def test_what_a_column_of_ids_is_not(tmp_path):
-    """Texts that name no node, numbers that repeat, and a typing error among numbers."""
-    x, e, y = tables(index=np.arange(NODES) // 2, valid=np.arange(NODES), grid=RNG.permutation(NODES))
-    assert load(tmp_path, x, e, y).joined().features.shape[1] == 9
+    """Numbers that repeat, other distinct numbers, ranks by several columns, and a typing error among numbers."""
+    years, members = 1990 + np.arange(NODES), ORDER * 7
+    ranks = {"rank by a": ORDER, "rank by b": np.argsort(ORDER)}
+    x, e, y = tables(index=np.arange(NODES) // 2, valid=years, grid=ORDER + 2, members=members, **ranks)
+    assert load(tmp_path, x, e, y).joined().features.shape[1] == 12
     x["b"] = x.b.astype(object)
     x.loc[5, "b"] = "three"
     assert "x.csv, line 7, column 'b': 'three' is not a number" in told(tmp_path, x, e, y)
+
+
+@pytest.mark.parametrize("name", ["userid", "PatientID", "paper", "key", "nr", "paper_id", "plain words"])
+def test_a_column_that_numbers_the_rows_is_no_feature(tmp_path, plain, name):
+    x, e, y = tables()
+    assert_equal(load(tmp_path, x.assign(**{name: range(NODES)}), e, y), plain)
+    assert_equal(load(tmp_path, x.assign(**{name: range(1, NODES + 1)}), e + 1, y), plain)
+    for first in (0, 1) if name == "plain words" else (0,):
+        text = told(tmp_path, x.assign(**{name: ORDER + first}), e, y)
+        assert f"column {name} says node {ORDER[0] + first}, but this is row {first}" in text
+        assert f"Type dataset.id={name} if" in text
+    shuffled = x.assign(**{name: ORDER})
+    assert load(tmp_path, shuffled, e, y, numbers=[name]).joined().features.shape[1] == 7
+    assert_equal(load(tmp_path, shuffled, e, y, leave_out=[name]), plain)
+    assert "dataset.leave_out=nam: x.csv has no such column" in told(tmp_path, shuffled, e, y, leave_out=["nam"])
+
+
+@pytest.mark.parametrize("name", ["userid", "PatientID", "paper", "key", "nr"])
+def test_distinct_whole_numbers_are_ids_if_the_name_says_so(tmp_path, plain, name):
+    ids = 5000 + 7 * ORDER
+    x, e, y = tables(ids)
+    assert_equal(load(tmp_path, x.rename(columns={"id": name}), e, y.rename(columns={"id": name})), plain)
+    text = told(tmp_path, x.rename(columns={"id": name}), pd.DataFrame(EDGES), y[["y"]])
+    assert f"type dataset.leave_out=[{name}] if edges and labels mean row numbers" in text
+
+
+def test_r_writes_a_counter_as_three_dots(tmp_path, plain):
+    x, e, y = (frame.set_axis(range(1, NODES + 1)).rename_axis("...1").reset_index() for frame in tables())
+    assert_equal(load(tmp_path, x, e.assign(**{"from": e["from"] + 1, "to": e["to"] + 1}), y), plain)
+
+
+def test_an_array_may_number_the_nodes(tmp_path, plain, caplog):
+    def load(edges=EDGES, features=FEATURES, id=None, **arrays):
+        np.savez(tmp_path / "g.npz", features=features, edges=edges, labels=LABELS, **arrays)
+        config = Config(features="g.npz", edges="g.npz", labels="g.npz", id=id)
+        return graph_files.load(config, "graph", 2, 0, tmp_path)
+
+    assert_equal(load(features=FEATURES.assign(n=range(NODES))), plain)
+    assert_equal(load(EDGES + 1, node_ids=np.arange(1, NODES + 1)), plain)
+    assert_equal(load(ids=[f"P{i}" for i in range(NODES)]), plain)
+    assert "g.npz: ids is not used: nodes are named by their row numbers, unless you type dataset.id=ids" in caplog.text
+    assert_equal(load(5 * EDGES, ids=5 * np.arange(NODES), id="ids"), plain)
+    for arrays in ({"features": FEATURES.assign(n=ORDER)}, {"features": FEATURES.assign(n=ORDER + 1)}, {"ids": ORDER}):
+        with pytest.raises(DataError, match=r"column (6|ids) says node .* Type dataset.id=(6|ids) if"):
+            load(**arrays)
 
 
 def test_each_client_reads_its_own_edges_by_ids(tmp_path):
@@ -266,6 +315,19 @@ def test_split_indices_are_used_or_named(tmp_path, kind, form, caplog):
         f"{files.get('pyg', 'g.npz')}: " in caplog.text
         and "not used: dataset.split=s.csv says the splits" in caplog.text
     )
+
+
+def test_what_else_may_be_splits_is_named(tmp_path, caplog):
+    def load(**held):
+        np.savez(tmp_path / "g.npz", features=FEATURES, edges=EDGES, labels=LABELS, **held)
+        return graph_files.load(Config(features="g.npz", edges="g.npz", labels="g.npz"), "graph", 2, 0, tmp_path)
+
+    assert load(**FORMS["masks"], train_idx=[0], fold=[1]).splits["train"].tolist() == SPLIT["train"].tolist()
+    assert "g.npz: fold, train_idx not used: train_mask, val_mask, test_mask are the splits" in caplog.text
+    caplog.clear()
+    others = ["folds", "split", "splits", "train_rows"]
+    load(**{name: [0, 1] for name in (*others, "latest", "constraint")})
+    assert f"g.npz: {', '.join(others)} not used: dataset.split names a file of splits" in caplog.text
 
 
 def test_split_indices_that_cannot_be_are_refused(tmp_path):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -53,6 +53,9 @@ class Config(partition.Division):
     pyg: str | None = None  # in place of these three: a saved torch_geometric Data, or the folder of a data set
     # the column that names a node, in features and labels; edges use its values. null: found, else row numbers
     id: str | None = None
+    leave_out: list[str] = field(default_factory=list)  # columns of features that are neither features nor IDs
+    # columns that are features, although they look like IDs: distinct whole numbers, or row numbers in any order
+    numbers: list[str] = field(default_factory=list)
     # take train_mask, val_mask and test_mask, or train_idx, ..., if the Data or an archive of arrays has them
     masks: bool = True
     # per client a list of its columns: names, numbers or ranges "0:10"; null: random equal blocks
@@ -93,7 +96,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     refuse(check(config, layout, parties))
     reader = Files(root, config.pyg)
     given, answers = _headed(reader, config.features or "x", config.labels or "y")
-    features, nodes = node_ids.without_ids(given, config.id)
+    features, nodes = _nodes(config, reader, given)
     features = _features(features)
     labels, classes = _labels(answers, nodes, config.id, config.classes)
     own = tuple(_edges(reader, path, nodes) for path in config.client_edges) if config.client_edges else None
@@ -136,7 +139,7 @@ def load_own(
     given = reader.table(config.features or "x", "features")
     if given.header is False and given.rows == len(task.labels) + 1:  # as `_headed` has found
         given = reader.table(config.features or "x", "features", header=True)
-    features, nodes = node_ids.without_ids(given, config.id)
+    features, nodes = _nodes(config, reader, given)
     block = np.ascontiguousarray(_features(features).numbers()[:, task.columns[index]], dtype=np.float32)
     if config.normalize_features:
         block = partition.row_normalized(block)
@@ -192,6 +195,20 @@ def _edges(files: Files, file: str, nodes: Nodes) -> np.ndarray:
         told = "its first line, 0 and 1, is read as an edge; remove it if it is a header"
         log.info("%s: %s", table.file, told)
     return partition.undirected(nodes.of(table).T, nodes.count)
+
+
+def _nodes(config: Config, files: Files, table: Table) -> tuple[Table, Nodes]:
+    """The features without columns that are none, and the nodes."""
+    table = node_ids.with_array(table, files, config.features or "x", config.id)
+    problems = []
+    for key in ("leave_out", "numbers"):
+        for column in getattr(config, key):
+            if column not in table.names:
+                allowed = f"{table.file} has no such column (of {len(table.names)})"
+                problems.append(Problem(f"dataset.{key}", column, allowed, closest(column, table.names)))
+    refuse(problems)
+    kept = table.only([i for i, name in enumerate(table.names) if name not in config.leave_out])
+    return node_ids.without_ids(kept, config.id, config.numbers)
 
 
 def _features(table: Table) -> Table:

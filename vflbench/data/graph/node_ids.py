@@ -1,26 +1,33 @@
 """Which node a row of the user's tables belongs to: by a column of IDs, else by its number.
 
-A column of IDs has `dataset.id` as its name. Without that key it is one whose name says so (id, node_id, index, ...) or
-a text, if its values are all different, or a nameless first column that counts the rows. It is no feature.
+A column of IDs has `dataset.id` as its name. Without that key it is one whose name says so (id, userid, nr, ...) or a
+text, if its values are all different; else the only column that numbers the rows, from 0 or 1. It is no feature.
 
-Nothing is guessed where rows and IDs are in another order: such files are refused until `dataset.id` names the column.
+Nothing is guessed where rows and IDs are in another order: such files are refused until a key says what is meant.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vflbench.data import keys
-from vflbench.data.graph.node_tables import Table, counts, is_counter
+from vflbench.data.graph.node_tables import Files, Table, counts, is_counter
 from vflbench.data.relational.cells import Column
 from vflbench.types import ConfigError, DataError, Problem, closest
 
-_NAME = re.compile(r"(?:(?:.*[\W_])?(?:id|index|node)|node_?id)", re.IGNORECASE)
+_WHO = "(?:node|vertex|user|person|patient|paper|author|customer|member|subject|student|employee)"
+_NAME = re.compile(
+    rf"(?:.*[\W_])?(?:id|index|node)|idx|key|uuid|{_WHO}|(?:{_WHO}|row|item|record|client|[up])_?(?:id|nr|no)|nr|no"
+    r"|.*(?-i:[a-z]I[dD])",
+    re.IGNORECASE,
+)
+_ARRAYS = ("id", "ids", "node_id", "node_ids", "nodes", "n_id")  # of an archive, or tensors
+FEWEST = 6  # rows: fewer numbers may be all numbers of rows by chance
 _NUMBER = re.compile(r"[+-]?[\d.,]+(?:[eE][+-]?\d+)?")
 log = logging.getLogger(__name__)
 
@@ -57,15 +64,18 @@ class Nodes:
         """Why there is no such node."""
         pairs = keys.near([name], self.rows or ()) if name else []
         told = f"{self.file} has no such ID in column {self.column}"
+        if name is not None and name.isdecimal() and int(name) < self.count:
+            told += f" (type dataset.leave_out=[{self.column}] if edges and labels mean row numbers)"
         return told + "".join(f", but {keys.shown(*pair[0])[1]}, which differs in {kind}" for kind, pair in pairs)
 
 
-def column_of(table: Table, given: str | None) -> int | None:
+def column_of(table: Table, given: str | None, numbers: Collection[str] = ()) -> int | None:
     """The column of the IDs.
 
     Parameters
     ----------
     given : its name.
+    numbers : the names of columns that are none.
 
     Raises
     ------
@@ -76,15 +86,25 @@ def column_of(table: Table, given: str | None) -> int | None:
             return list(table.names).index(given)
         allowed = f"{table.file} has no such column (of {len(table.names)})"
         raise ConfigError([Problem("dataset.id", given, allowed, closest(given, table.names))])
-    if table.header is None and not table.named:
-        return 0 if table.columns and is_counter(table, 0) else None
-    every = range(len(table.names))
-    named = [i for i in every if not table.nameless(i) and _NAME.fullmatch(table.names[i].strip())]
-    texts = [i for i in every if table.columns[i].kind == "text" and not _mistyped(table.columns[i])]
-    found = next((i for i in [*named, *texts] if _distinct(table, i)), None)
-    if found is None and table.columns and is_counter(table, 0, in_order=False):
+    free = [i for i, name in enumerate(table.names) if name not in numbers]
+    named = [i for i in free if _named(table, i)]
+    texts = [i for i in free if table.columns[i].kind == "text" and not _mistyped(table.columns[i])]
+    found = next((i for i in [*named, *(texts if table.named else [])] if _distinct(table, i)), None)
+    if found is None and 0 in free and is_counter(table, 0, in_order=not table.named):
         return 0
-    return found
+    return _numbering(table, free) if found is None else found
+
+
+def _named(table: Table, column: int) -> bool:
+    """Whether the name says that the column has IDs."""
+    return not table.nameless(column) and _NAME.fullmatch(table.names[column].strip()) is not None
+
+
+def _numbering(table: Table, columns: Collection[int]) -> int | None:
+    """The column that numbers the rows in their order, else the only one that does in any; several are ranks."""
+    found = [i for i in columns if counts(table.columns[i], in_order=False)] if table.rows >= FEWEST else []
+    ordered = [i for i in found if counts(table.columns[i])]
+    return ordered[0] if ordered else found[0] if len(found) == 1 else None
 
 
 def _distinct(table: Table, column: int) -> bool:
@@ -103,30 +123,66 @@ def _mistyped(column: Column) -> bool:
     return len(column.values) < 2 * numbers < 2 * len(column.values)
 
 
-def without_ids(table: Table, given: str | None) -> tuple[Table, Nodes]:
+def with_array(table: Table, files: Files, file: str, given: str | None) -> Table:
+    """The features with their IDs, where these are an array beside them; an array that is not used is named."""
+    columns = dict[str, Column]()
+    for name, values in _arrays(files, file, given):
+        if values.shape != (table.rows,) or values.dtype.kind not in "iufU":
+            continue
+        cells = Column("text", values.astype(object)) if values.dtype.kind == "U" else Column("number", values)
+        if name == given or counts(cells, in_order=False):
+            columns[name] = cells
+        else:
+            told = "nodes are named by their row numbers, unless you type"
+            log.warning("%s: %s is not used: %s dataset.id=%s", table.file, name, told, name)
+    return replace(table, names=[*table.names, *columns], columns=[*table.columns, *columns.values()])
+
+
+def _arrays(files: Files, file: str, given: str | None) -> Iterator[tuple[str, np.ndarray]]:
+    """The arrays beside the features that may have the IDs."""
+    for name in sorted(files.archives.get(file, files.tensors)):
+        if name == given or (given is None and name.lower() in _ARRAYS):
+            yield name, np.squeeze(files.array(file, name) if file in files.archives else files.tensors[name])
+
+
+def without_ids(table: Table, given: str | None, numbers: Collection[str] = ()) -> tuple[Table, Nodes]:
     """The features without their column of IDs, and the nodes.
+
+    Parameters
+    ----------
+    given, numbers : as of `column_of`.
 
     Raises
     ------
     ConfigError : as `column_of`.
     DataError : a node has no ID, or two have one; the column numbers the nodes in another order than that of the rows.
     """
-    column = column_of(table, given)
+    column = column_of(table, given, numbers)
     if column is None:
         return table, Nodes(table.file, table.rows)
-    rest = table.only([i for i in range(len(table.names)) if i != column and not is_counter(table, i)])
+    none = {column} | {i for i, name in enumerate(table.names) if name not in numbers and is_counter(table, i)}
+    rest = table.only([i for i in range(len(table.names)) if i not in none])
+    rows, name = _rows(table, column), table.names[column]
+    if given is None:
+        _refuse_shuffled(table, column, rows)
     what = "is the node number" if table.nameless(column) else "has the IDs of the nodes"
     log.info("%s: %s %s: it is no feature", table.file, table.called(column), what)
-    rows, name = _rows(table, column), table.names[column]
-    numbers = {str(row): row for row in range(table.rows)}
-    if rows == numbers:
+    if all(node == str(row) for node, row in rows.items()):
         return rest, Nodes(table.file, table.rows, name)
-    if given is None and rows.keys() == numbers.keys():
-        row, node = next((row, node) for node, row in rows.items() if str(row) != node)
-        told = f"{table.at(row)}: {table.called(column)} says node {node}, but this is row {row}"
-        advice = f"Type dataset.id={name or repr('')} if edges and labels mean this column, else remove it"
-        raise DataError(f"{told}. {advice}.")
     return rest, Nodes(table.file, table.rows, name, rows)
+
+
+def _refuse_shuffled(table: Table, column: int, rows: Mapping[str, int]) -> None:
+    """Refuse a column that numbers the rows in another order, unless it surely has the IDs that edges name."""
+    sure = _named(table, column) or (table.named and column == 0 and table.nameless(column))
+    for first in (0,) if sure else (0, 1):  # from 1 on edges cannot mean rows
+        if rows.keys() == {str(row + first) for row in range(table.rows)}:
+            row, node = next(((row, node) for node, row in rows.items() if str(row + first) != node), (0, ""))
+            if node:
+                name = table.names[column] or repr("")
+                told = f"{table.at(row)}: {table.called(column)} says node {node}, but this is row {row + first}"
+                advice = f"Type dataset.id={name} if edges and labels mean this column, dataset.numbers=[{name}] if it"
+                raise DataError(f"{told}. {advice} is a feature, else dataset.leave_out=[{name}].")
 
 
 def _rows(table: Table, column: int) -> dict[str, int]:
@@ -163,6 +219,9 @@ def of_labels(table: Table, nodes: Nodes, given: str | None) -> tuple[Table, np.
         return rest, np.arange(nodes.count)
     ids = _rows(table, column)
     rows = _matched(table, column, ids, nodes)
+    if nodes.column is None:
+        told = f"{table.called(column)} is the row number in {nodes.file}"
+        log.info("%s: %s: labels are matched by it", table.file, told)
     first = next((row for row, node in enumerate(rows) if row != node), None)
     if given is None and nodes.column is not None and first is not None and len(rows) == nodes.count:
         told = f"{nodes.file} and {table.file} have the same IDs in {table.called(column)}, but in another order"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -15,6 +16,11 @@ from vflbench.types import DataError
 SPLITS = ("train", "val", "test")
 _CALLED = {"train": ("train",), "val": ("val", "valid", "validation", "dev"), "test": ("test",)}
 _ENDS = ("mask", "idx", "index", "indices", "ids", "nodes")
+_LIKE = re.compile(
+    r"(?:.*[\W_])?(?:train(?:ing)?|val(?:id(?:ation)?)?|dev|test|splits?|folds?|masks?)(?:[\W_\d].*)?"
+    rf"|(?:train|val|valid|dev|test)s?(?:{'|'.join(_ENDS)})",
+    re.IGNORECASE,
+)
 ADVICE = "dataset.masks=false draws the splits"
 log = logging.getLogger(__name__)
 
@@ -42,9 +48,12 @@ def own(
     DataError : a split is empty, a node has no label, or is in two splits.
     """
     given = _given(files)
-    if given and (split or not masks):
-        why = f"dataset.split={split} says the splits" if split else "dataset.masks=false"
-        log.warning("%s: %s not used: %s", given.file, ", ".join(given.names.values()), why)
+    used = {} if split or not masks or given is None else given.names
+    why = f"dataset.split={split} says the splits" if split else "" if masks else "dataset.masks=false"
+    why = why or (f"{', '.join(used.values())} are the splits" if used else "dataset.split names a file of splits")
+    for file, held in {**({files.pyg: files.tensors} if files.pyg else {}), **files.archives}.items():
+        if others := sorted(name for name in held if _LIKE.fullmatch(name) and name not in used.values()):
+            log.warning("%s: %s not used: %s", file, ", ".join(others), why)
     if split:
         return _of_file(files, split, nodes, labels)
     return _of_given(given, labels, seed) if given and masks else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from vflbench.data.relational.sql_sources import Source
 from vflbench.types import DataError
 
 TENSORS = ("x", "edge_index", "y")  # of a Data: features, edges and labels
+_NAMELESS = re.compile(r"(Unnamed:.*|\.\.\.\d+|__index_level_.*)?")  # as pandas and R write that a column has no name
+_MADE_UP = re.compile(r"(column)?\d+")  # of files without names
 FORMATS = ".csv, .tsv, .parquet, .npy and .npz are read"
 log = logging.getLogger(__name__)
 
@@ -50,12 +53,12 @@ class Table:
 
     def nameless(self, column: int) -> bool:
         """Whether a column has no name, or one that a program made up."""
-        name = self.names[column].strip()
-        return not self.named or not name or name.startswith(("Unnamed:", "__index_level_"))
+        return (_NAMELESS if self.named else _MADE_UP).fullmatch(self.names[column].strip()) is not None
 
     def called(self, column: int) -> str:
         """How a message names a column."""
-        return "the first column, which has no name," if self.nameless(column) else f"column {self.names[column]}"
+        first = column == 0 and self.nameless(column)
+        return "the first column, which has no name," if first else f"column {self.names[column]}"
 
     def ids(self, column: int) -> keys.Ids:
         """The IDs in a column.
@@ -272,12 +275,11 @@ def is_counter(table: Table, column: int, in_order: bool = True) -> bool:
 
 def counts(column: Column, in_order: bool = True) -> bool:
     """Whether the cells are 0, 1, 2, ... or 1, 2, 3, ..., in this order or in any."""
-    numbers = [np.arange(first, first + len(column.values)) for first in (0, 1)]
-    values: np.ndarray = column.values
+    values, count = column.values, len(column.values)
     if column.kind == "text":
-        numbers = [own.astype(str).astype(object) for own in numbers]
-    elif column.kind != "number":
+        texts = [np.arange(first, first + count).astype(str).tolist() for first in (0, 1)]
+        return values.tolist() in texts if in_order else {*values} in map(set, texts)
+    if column.kind != "number" or not count or values.max() not in (count - 1, count):  # of many columns this is fast
         return False
-    if in_order:
-        return any(np.array_equal(values, own) for own in numbers)
-    return any(len(values) == len(own) and {*values.tolist()} == {*own.tolist()} for own in numbers)
+    values = values if in_order else np.sort(values)
+    return bool(values[0] == values[-1] - count + 1) and np.array_equal(values, np.arange(count) + values[0])
