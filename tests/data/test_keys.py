@@ -94,6 +94,7 @@ def test_a_final_zero_goes_where_a_whole_column_has_it():
     [
         ("1.23457E+15", "P1"), ("1,23457E+15", "P1"), ("1E+15", "a"), ("1e16", "2"), ("9.1e5", "2"),
         ("9007199254740993.0", "a"), ("9007199254740993,00", "1,00"),
+        ("10'000'000'000'000'120.0", "1.0"), ("10.000.000.000.000.120,00", "1"), ("10 000 000 000 000 120.0", "a"),
         (2.0**53, 1.0), (-(2.0**60), 1), (float("inf"), 1.0),
     ],
 )  # fmt: skip
@@ -107,6 +108,7 @@ def test_what_is_exact_is_no_less_than_itself():
     assert values(big, None, 3) == [str(big), None, "3"] and values(str(big), "x") == [str(big), "x"]
     assert values(2.0**53 - 1, 3.0) == [str(2**53 - 1), "3"] and values(1.5, -2.0) == ["1.5", "-2"]
     assert values("12e5", "ab") == ["12e5", "ab"]  # a hash
+    assert values("10,234,567,890,123,456,000", "7") == ["10234567890123456000", "7"]
     assert values(*map(np.datetime64("2024-01-31").astype(object).replace, [2024, 2023])) == [
         "2024-01-31",
         "2023-01-31",

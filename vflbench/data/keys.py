@@ -23,7 +23,7 @@ _IGNORED = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0
 _ENDS = re.compile(r"^[\s']+|\s+$")
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:([,.'\u2019\s])\d{3}(?:\1\d{3})*)?")
 _WHOLE_FLOAT = re.compile(r"[+-]?[\d,.'\u2019\s]*\d([.,])0{1,2}")
-_BIG_FLOAT = re.compile(r"[+-]?(\d+)[.,]0+")
+_BIG_FLOAT = re.compile(r"[+-]?(\d+|\d{1,3}(?:([,.'\u2019\s])\d{3})(?:\2\d{3})*)(?!\2)[.,]0+")
 _ROUNDED = re.compile(r"[+-]?\d(?:[.,]\d+)?[eE]\+\d{2,3}")  # as Excel, R and C write large numbers
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d*)?(?:[eE][+-]?\d+)?")
 
@@ -92,7 +92,7 @@ def _rounded(texts: Collection[str]) -> tuple[str, str] | None:
     for text in texts:
         if _ROUNDED.fullmatch(text) or (numeric and "e" in text.lower()):
             reason = "is in scientific notation, which drops digits of an ID"
-        elif (found := _BIG_FLOAT.fullmatch(text)) and int(found[1]) >= EXACT:
+        elif (found := _BIG_FLOAT.fullmatch(text)) and int(re.sub(r"\D", "", found[1])) >= EXACT:
             reason = "is a float from 2**53 on, where IDs are rounded and cannot be told apart"
         else:
             continue
