@@ -27,7 +27,10 @@ def day(year: int, month: int, number: int, hour: float = 0.0) -> float:
         (["3 Jan 2020", "Dec 31, 2020"], [day(2020, 1, 3), day(2020, 12, 31)], "dates"),
         (["3. März 2021", "04-MAY-21"], [day(2021, 3, 3), day(2021, 5, 4)], "dates"),
         (["6:00", "18:30:00"], [0.25, 18.5 / 24], "times of day"),
-        (["2020-12", "2021-01"], [day(2020, 12, 1), day(2021, 1, 1)], "dates"),
+        (["2020-12", "2021-01"], [day(2020, 12, 1), day(2021, 1, 1)], "months"),
+        (["2020-12", "2021-01-02"], [day(2020, 12, 1), day(2021, 1, 2)], "dates"),
+        (["1 août 2020", "2. Jänner 2021"], [day(2020, 8, 1), day(2021, 1, 2)], "dates"),
+        (["3-mayo-20", "4 ene. 2021"], [day(2020, 5, 3), day(2021, 1, 4)], "dates"),
     ],
 )  # fmt: skip
 def test_writings(cells, expected, writing):
@@ -43,14 +46,28 @@ def test_day_or_month_first_where_no_cell_tells():
     assert (
         dates.read(cells, "month_first").days[0] == day(2020, 3, 4) and not dates.read(cells, "month_first").ambiguous
     )
-    assert dates.read(np.array(["3.4.2020", "5.6.2020"], dtype=object)).ambiguous is False  # dots: the day first
+    dotted = dates.read(np.array(["3.4.2020", "5.6.2020"], dtype=object))
+    assert dotted.ambiguous is False and dotted.why == "as dates with points are written so"
     american = dates.read(np.array(["3/4/2020 1:00 PM", "5/6/2020 2:00 AM"], dtype=object))
     assert american.writing == "dates, the month first" and american.ambiguous
     assert dates.read(np.array(["5/5/20", "6/6/20"], dtype=object)).ambiguous is False
 
 
 @pytest.mark.parametrize(
-    "cell", ["2020-02-30", "31/31/2020", "25:00", "2020-13-01", "13:00 PM", "1.2.3", "120/80", "n/a"]
+    "cell",
+    [
+        "2020-02-30",
+        "31/31/2020",
+        "25:00",
+        "2020-13-01",
+        "13:00 PM",
+        "1.2.3",
+        "120/80",
+        "n/a",
+        "2020-01-00",
+        "3 mayors 2020",
+        "3 decline 2020",
+    ],
 )
 def test_what_the_calendar_does_not_have_is_no_date(cell):
     good = ["2020-01-01", "31/12/2020", "2020-03-03"]

@@ -157,6 +157,7 @@ def test_whether_there_is_a_header(tmp_path, text, header):
         ("id,x\n1,1.234\n2,5.678\n", [1.234, 5.678]),
         ("id;x\n1;1,234\n2;1000\n", [1.234, 1000]),  # a thousand without a sign
         ("id;x\n1;1.234.567\n2;1.000\n", [1234567, 1000]),
+        ("id;x\n1;12,34,567\n2;1,000\n", [1234567, 1000]),  # as in India
         ("id;x\n1;1 234\n2;5\u202f678\n", [1234, 5678]),
         ("id;x\n1;1e3\n2;+2,5E-1\n", [1000, 0.25]),
         ("id;x\n1;NA\n2;2,5\n", [np.nan, 2.5]),

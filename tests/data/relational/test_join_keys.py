@@ -61,6 +61,10 @@ def test_rounded_keys_are_refused_in_every_source(here, kind, types):
         joined(BIG, [float(cell) for cell in BIG], kind, **types)
 
 
+def test_a_key_of_more_digits_than_the_others_stays_exact(here):
+    assert joined([*range(1, N), 2**64 + 1], [*range(1, N), 2**64 + 2]) == N - 1
+
+
 def test_a_spreadsheets_writing_of_long_numbers_is_refused(here):
     with pytest.raises(DataError, match=r"right\.csv, line 2, column k: '1\.23457E\+15' is in scientific notation"):
         joined(range(N), ["1.23457E+15", *range(1, N)])

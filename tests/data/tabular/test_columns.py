@@ -44,7 +44,9 @@ KINDS = ["csv", "parquet"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("word", ["?", "n/a", "N/A", "null", "-", " ", "NaN", "unknown", ".", "\u2013"])
+@pytest.mark.parametrize(
+    "word", ["?", "n/a", "null", "-", " ", "NaN", ".", "\u2013", "N.D.", r"\N", "k. A.", "#DIV/0!"]
+)
 def test_words_for_a_missing_value_among_numbers(tmp_path, kind, word):
     found = judged(tmp_path, [word if i % 3 else str(150 + i) for i in range(N)], kind=kind)
     assert (found.report.taken_for, found.report.missing, found.report.features) == ("number", 40, 1)
@@ -122,6 +124,20 @@ def test_an_unclear_order_is_told_with_its_key(tmp_path):
     assert other.report.severity == "note" and not np.array_equal(found.values, other.values)
 
 
+@pytest.mark.parametrize(
+    ("cells", "note"),
+    [
+        ([f"{i % 12 + 1}.{i % 11 + 1}.2020" for i in range(N)], "the day first, as dates with points are written so"),
+        ([f"{i % 12 + 1}.{i % 28 + 1}.2020" for i in range(N)], "the month first, as other orders do not fit"),
+        ([f"19{i:02d}-{i % 12 + 1:02d}" for i in range(N)], "read as months, as '1900-01'; list it in"),
+        ([f"1:{i:02d}" for i in range(N)], "read as times of day, as '1:00'; list it in dataset.categories"),
+    ],
+)  # fmt: skip
+def test_what_may_be_no_date_or_another_one_is_told(tmp_path, cells, note):
+    found = judged(tmp_path, cells)
+    assert found.report.taken_for == "date" and said(found)[0][0] == "note" and note in said(found)[0][1]
+
+
 def test_missing_and_impossible_dates(tmp_path):
     dates = pd.Series(pd.date_range("2020-01-15", periods=N).strftime("%Y-%m-%d"))
     found = judged(tmp_path, dates.where(np.arange(N) % 2 == 0, "n/a"))
@@ -173,6 +189,7 @@ def test_writings_of_one_value(tmp_path, kind):
     assert found.levels == ("K\u00f6ln", "no", "yes", "") and found.report.features == 3
     assert "differ only in their form of Unicode, and count as one category (and 1 more)" in said(found)[0][1]
     assert "'Ko\\u0308ln' and 'K\\xf6ln'" in said(found)[0][1]
+    assert "how letters are written (as ß and ss)" in str(said(judged(tmp_path, ["Straße", "Strasse", "Weg"] * 20)))
     found = judged(tmp_path, np.where(cells == "Yes ", "Yes ", "yes"), kind=kind)
     assert found.levels is None and "differ" not in str(said(found))  # constant
 
@@ -240,6 +257,47 @@ def test_huge_numbers_name_the_line(tmp_path, number, kind):
     assert judged(
         tmp_path, np.where(np.arange(N) == 4, number, NOISE), kind=kind, missing_words=[f"{number:g}"]
     ).report.features
+
+
+@pytest.mark.parametrize("cell", ["\u221e", "-\u221e", "1.#INF", "-1.#INF00", "Infinity", "9" * 40])
+@pytest.mark.parametrize("sign", [".", ","])
+def test_numbers_that_are_not_finite_in_any_writing(tmp_path, cell, sign):
+    cells = [f"{i}{sign}5" for i in range(N)]
+    cells[4] = cell
+    found = judged(tmp_path, cells)
+    assert found.report.severity == "error" and "in line 6 is " in said(found)[0][1]
+    assert judged(tmp_path, cells, missing_words=[cell]).report.missing == 1
+
+
+def test_long_numbers_are_texts_where_most_are_long_only(tmp_path):
+    ages = [str(20 + i) for i in range(N)]
+    for cell in ("1234567890123456", "12345678901234567890"):
+        found = judged(tmp_path, [*ages[:7], cell, *ages[8:]])
+        assert found.report.taken_for == "number" and found.report.severity == "warning"
+        assert "in line 9 is far from the other numbers" in said(found)[0][1]
+    assert judged(tmp_path, [f"{2**64 + i}" for i in range(N)]).report.taken_for == "id"
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        RNG.lognormal(10, 4, N),
+        np.r_[np.zeros(N - 1), 1e12],
+        RNG.integers(0, 2**62, N),
+        np.r_[NOISE[1:], 1e9],
+        1e16 + RNG.integers(0, 9, N),
+        10.0 ** np.linspace(-10, 10, N),
+    ],
+)
+def test_ordinary_numbers_far_apart_are_no_warning(tmp_path, cells):
+    assert judged(tmp_path, cells).report.severity == "ok"
+
+
+def test_a_number_too_far_from_the_others_is_an_error(tmp_path):
+    found = judged(tmp_path, np.r_[NOISE[:-1] * 1e-12, 1e29])
+    assert (
+        found.report.severity == "error" and "1e+29 in line 61 is too far from the other numbers" in said(found)[0][1]
+    )
 
 
 def test_a_report_goes_through_json(tmp_path):

@@ -15,7 +15,12 @@ from vflbench.data.relational import written_numbers
 TYPES = ("number", "text", "date")  # what a column may be; where no cell has a value it is "empty"
 # words for a missing value among numbers or dates, in small letters
 MISSING: tuple[str, ...] = ("", "?", "-", "--", "\u2013", "\u2014", ".", "..", "na", "n/a", "n.a.", "#n/a", "#na")
-MISSING += ("#nv", "<na>", "nan", "nat", "null", "none", "nil", "missing", "unknown", "unbekannt", "k.a.")
+MISSING += ("#nv", "<na>", "nan", "nat", "null", "none", "nil", "missing", "unknown", "unbekannt", "k.a.", "k. a.")
+MISSING += ("n. a.", "n.d.", "n. d.", "\\n", "(null)", "(none)", "(leer)", "(blank)", "(empty)")
+# what spreadsheets, C and R write in place of a result
+MISSING += ("#div/0!", "#value!", "#wert!", "#ref!", "#bezug!", "#num!", "#zahl!", "#name?", "#null!", "#n/v")
+MISSING += ("1.#qnan", "-1.#ind", "1.#ind", "#valeur!", "#nombre!")
+_INFINITE = r"^([+-]?)(?:∞|1\.#(?i:inf)\d*)$"  # as people and C write that a number is not finite
 EXACT = 2**53  # integers below it are exact as float64
 
 
@@ -235,8 +240,8 @@ def as_type(column: Column, kind: str) -> Column:
 def infer(cells: Any, decimal: str | None = ".") -> Column:
     """A column of texts in an Arrow table, read as numbers, or as true and false, or left as text.
 
-    007 is text, not the key 7. Whole numbers that no number type can tell apart are text, too. Words like NA are
-    missing values among numbers. In a column of text they are text: NA may be Namibia.
+    007 is text, not the key 7. Where most cells are whole numbers too long for any number type, they are text, too.
+    Words like NA are missing values among numbers. In a column of text they are text: NA may be Namibia.
 
     Parameters
     ----------
@@ -279,7 +284,8 @@ def _infer(cells: Any, known: Any, decimal: str | None) -> Column:
         return of_arrow(numbers.cast(pa.int64()))
     with contextlib.suppress(pa.ArrowInvalid):
         floats = numbers.cast(pa.float64())
-        return of_arrow(known if pc.any(pc.match_substring_regex(numbers, r"^-?\d{16,}$")).as_py() else floats)
+        long = pc.sum(pc.match_substring_regex(numbers, r"^-?\d{16,}$")).as_py()
+        return of_arrow(known if 2 * long > len(known) - known.null_count else floats)
     lowered = pc.utf8_lower(known)
     if pc.all(pc.is_in(lowered, pa.array(["true", "false", None]))).as_py():
         return of_arrow(pc.equal(lowered, "true"))
@@ -295,6 +301,8 @@ def _bare(cells: Any) -> Any:
     import pyarrow.compute as pc
 
     bare = pc.utf8_trim_whitespace(cells)
+    if pc.any(pc.match_substring_regex(bare, _INFINITE), min_count=0).as_py():
+        bare = pc.replace_substring_regex(bare, _INFINITE, r"\1inf")
     signed = pc.any(pc.starts_with(bare, "+"), min_count=0).as_py()
     return pc.replace_substring_regex(bare, r"^\+", "") if signed else bare
 

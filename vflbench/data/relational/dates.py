@@ -14,17 +14,31 @@ _TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:[.,]\d+)?))?
 _TIME += r"(?: ?(?P<zone>z|utc|[+-]\d{2}:?\d{2}))?"
 _AFTER = rf"(?:(?:t|,? +){_TIME})?"  # a time behind a date
 _YEAR = r"(?P<year>\d{4}|\d{2})"
-_MONTH = r"(?P<month>[a-zäû]{3,9})\.?"
+_MONTH = r"(?P<month>[a-zäéû]{3,10})\.?"
 _WRITINGS = {
-    "year": rf"(?P<year>\d{{4}})(?P<sign>[-/.])(?P<month>\d{{1,2}})(?:(?P=sign)(?P<day>\d{{1,2}}))?{_AFTER}",
+    "year": rf"(?P<year>\d{{4}})(?P<sign>[-/.])(?P<month>\d{{1,2}})(?P=sign)(?P<day>\d{{1,2}}){_AFTER}",
+    "month": rf"(?P<year>\d{{4}})(?P<sign>[-/.])(?P<month>\d{{1,2}}){_AFTER}",
     "numbers": rf"(?P<day>\d{{1,2}})(?P<sign>[-/.]) ?(?P<month>\d{{1,2}})(?P=sign) ?{_YEAR}{_AFTER}",
     "name": rf"(?P<day>\d{{1,2}})(?:st|nd|rd|th|\.)?[ -]*{_MONTH},?[ -]*{_YEAR}{_AFTER}",
     "name first": rf"{_MONTH} *(?P<day>\d{{1,2}})(?:st|nd|rd|th)?,? +{_YEAR}{_AFTER}",
     "time": _TIME,
 }
 _PATTERNS = {kind: re.compile(pattern) for kind, pattern in _WRITINGS.items()}
-_MONTHS = {"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10}
-_MONTHS |= {"nov": 11, "dec": 12, "mär": 3, "mrz": 3, "mai": 5, "okt": 10, "dez": 12}  # first letters, also in German
+_NAMES = (  # in English, German, French and Spanish, whole or short
+    "jan january januar jänner jän janv janvier ene enero",
+    "feb february februar feber febr fév févr février febrero",
+    "mar march mär märz mrz mars marzo",
+    "apr april avr avril abr abril",
+    "may mai mayo",
+    "jun june juni juin junio",
+    "jul july juli juil juillet julio",
+    "aug august août aout ago agosto",
+    "sep sept september septembre septiembre setiembre",
+    "oct october okt oktober octobre octubre",
+    "nov november novembre noviembre",
+    "dec december dez dezember déc décembre dic diciembre",
+)
+_MONTHS = {name: number for number, names in enumerate(_NAMES, start=1) for name in names.split()}
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 _SAMPLE = 200  # values that are tried before all are
 
@@ -50,6 +64,7 @@ class Dates:
     writing: str  #: how they are written, for a message
     ambiguous: bool  #: no cell shows whether the day or the month comes first
     short: bool  #: some years have two digits
+    why: str = ""  #: the day comes first, or the month
 
 
 def read(values: np.ndarray, order: Order = "auto") -> Dates | None:
@@ -72,13 +87,14 @@ def read(values: np.ndarray, order: Order = "auto") -> Dates | None:
     if len(times) > len(dates):
         days = [cell.seconds / 86400 if cell and cell.kind == "time" else np.nan for cell in cells]
         return Dates(np.append(days, np.nan)[codes], "times of day", ambiguous=False, short=False)
-    month_first, ambiguous = _order([cell for cell in dates if cell.kind == "numbers"], order)
+    numbers = [cell for cell in dates if cell.kind == "numbers"]
+    month_first, why = _order(numbers, order)
     days = [_days(cell, month_first) if cell and cell.kind != "time" else np.nan for cell in cells]
-    writing = "dates"
-    if any(cell.kind == "numbers" for cell in dates):
+    writing = "months" if all(cell.kind == "month" for cell in dates) else "dates"
+    if numbers:
         writing = f"dates, the {'month' if month_first else 'day'} first"
     short = any(cell.short for cell in dates)
-    return Dates(np.append(days, np.nan)[codes], writing, ambiguous, short)
+    return Dates(np.append(days, np.nan)[codes], writing, bool(numbers) and not why, short, why)
 
 
 def of_integers(values: np.ndarray) -> np.ndarray | None:
@@ -106,7 +122,7 @@ def _cell(text: str) -> _Cell | None:
     said = found.groupdict()
     seconds = _seconds(said) if said["hour"] else 0.0
     named = said.get("month") or "1"
-    month = int(named) if named.isdecimal() else _MONTHS.get(named[:3])
+    month = int(named) if named.isdecimal() else _MONTHS.get(named)
     if seconds is None or month is None:
         return None
     year = said.get("year") or "1970"
@@ -131,15 +147,18 @@ def _seconds(said: dict[str, str | None]) -> float | None:
     return 3600.0 * hour + 60.0 * (minute - offset) + second
 
 
-def _order(cells: Sequence[_Cell], order: Order) -> tuple[bool, bool]:
-    """Whether the month comes first, and whether no cell shows it."""
+def _order(cells: Sequence[_Cell], order: Order) -> tuple[bool, str]:
+    """Whether the month comes first, and why; an empty text where nothing shows it."""
     if order != "auto":
-        return order == "month_first", False
+        return order == "month_first", f"as dataset.dates={order} says"
     first, second = (sum(number > 12 for number in own) for own in ([c.day for c in cells], [c.month for c in cells]))
     if first or second:
-        return second > first, False
-    unclear = any(cell.day != cell.month for cell in cells) and not all(cell.dotted for cell in cells)
-    return any(cell.half for cell in cells), unclear
+        return second > first, "as other orders do not fit all cells"
+    if all(cell.day == cell.month for cell in cells):
+        return False, "which makes no difference here"
+    if all(cell.dotted for cell in cells):
+        return False, "as dates with points are written so"
+    return any(cell.half for cell in cells), ""
 
 
 def _days(cell: _Cell, month_first: bool = False) -> float:

@@ -17,9 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from vflbench.data import keys
 from vflbench.data.relational import databases, delimited, dialect, packed, spreadsheets, written_numbers
 from vflbench.data.relational.cells import (
+    EXACT,
     Column,
     Wrong,
     as_type,
@@ -291,7 +294,9 @@ def _key(source: Source, name: str, column: Column, declared: str | None) -> Col
         if source.kind in ("csv", "excel") and declared != "text":
             decimal = delimited.numbers_of(source).decimal if source.kind == "csv" else source.decimal
             cells = pa.chunked_array([pa.array(ids.values, pa.string())])
-            column = _of_text(source, name, cells, declared, decimal)
+            numbers = _of_text(source, name, cells, declared, decimal)
+            rounded = numbers.values.dtype.kind == "f" and np.abs(numbers.values).max(initial=0, where=~numbers.null)
+            column = numbers if rounded < EXACT else column
     return as_type(column, declared) if declared else column
 
 

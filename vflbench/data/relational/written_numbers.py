@@ -27,9 +27,11 @@ class Writing:
     @property
     def pattern(self) -> str:
         """What a whole cell looks like; with a thousands sign, every number from 1,000 on has it."""
-        whole = rf"(?:0|[1-9]\d{{0,2}}(?:{GROUPS[self.group]}\d{{3}})*)" if self.group else r"\d+"
-        sign = rf"\{self.decimal}"
-        return rf"^[+-]?(?:{whole}(?:{sign}\d*)?|{sign}\d+)(?:[eE][+-]?\d+)?$"
+        whole, sign = r"\d+", rf"\{self.decimal}"
+        if self.group:
+            indian = r"|[1-9]\d?(?:,\d{2})+,\d{3}" if self.group == "," else ""  # 12,34,567
+            whole = rf"(?:0|[1-9]\d{{0,2}}(?:{GROUPS[self.group]}\d{{3}})*{indian})"
+        return rf"^(?:[+-]?(?:{whole}(?:{sign}\d*)?|{sign}\d+)(?:[eE][+-]?\d+)?|[+-]?(?i:inf(?:inity)?))$"
 
 
 class Undecided(Exception):

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from vflbench.data.relational import dates, sql_sources, written_numbers
-from vflbench.data.relational.cells import MISSING, TYPES, Column, infer, without_point
+from vflbench.data.relational.cells import MISSING, TYPES, Column, infer, trimmed, without_point
 from vflbench.data.relational.dates import Order
 from vflbench.data.relational.sql import MOST_CATEGORIES
 from vflbench.data.relational.sql_sources import Source
@@ -24,6 +24,8 @@ Kind = Literal["number", "category", "date", "text", "id", "label", "row number"
 Severity = Literal["ok", "note", "warning", "error"]
 SEVERITIES: tuple[Severity, ...] = ("ok", "note", "warning", "error")  # from the mildest on
 LARGEST = 1e30  # a number beyond it, up or down, is none to learn from
+FAR = (1e9, 1e30)  # interquartile ranges from the median: a warning for a large number; an error, as float32 ends
+LARGE = 1e15
 MADE_UP = "__index_level_"  # pandas writes a frame's index into a Parquet file as columns with this prefix
 LONG = 100  # characters of a text that is no category
 _NAMELESS = re.compile(r"(Unnamed: \d+([._].*)?|\.\.\.\d+)?")  # as programs write that a column has no name
@@ -179,7 +181,12 @@ def differ(merged: Sequence[tuple[str, str]], what: str) -> str:
     first, other = merged[0]
     if unicodedata.normalize("NFC", first) == unicodedata.normalize("NFC", other):  # they look the same
         return f"{first!a} and {other!a} differ only in their form of Unicode, and count as one {what}{more}"
-    return f"{first!r} and {other!r} differ only in spaces or capitals, and count as one {what}{more}"
+    how = "spaces or capitals" if _lower(first) == _lower(other) else "how letters are written (as ß and ss)"
+    return f"{first!r} and {other!r} differ only in {how}, and count as one {what}{more}"
+
+
+def _lower(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", text).lower().split())
 
 
 def _plainer(cells: Column) -> Column:
@@ -217,7 +224,8 @@ def without_words(cells: Column, named: Sequence[str], decimal: str) -> Column:
     wanted = {plain(word) for word in named}
     if cells.kind == "number" and wanted:
         values = cells.values.astype(np.float64)
-        coded = np.isin(values, pd.to_numeric(pd.Series([*wanted]), errors="coerce").dropna())
+        numbers = trimmed(pa.array([*wanted], pa.string())).to_pylist()
+        coded = np.isin(values, pd.to_numeric(pd.Series(numbers), errors="coerce").dropna())
         return replace(cells, values=np.where(coded, np.nan, values)) if coded.any() else cells
     if cells.kind != "text":
         return cells
@@ -228,10 +236,10 @@ def without_words(cells: Column, named: Sequence[str], decimal: str) -> Column:
     values[gone[codes]] = None
     kept = replace(cells, values=values)
     if any(text in wanted or text in MISSING for text in bare):
-        numbers = infer(pa.chunked_array([pa.array(kept.values, pa.string())]), decimal)
-        if numbers.kind == "number":
+        as_numbers = infer(pa.chunked_array([pa.array(kept.values, pa.string())]), decimal)
+        if as_numbers.kind == "number":
             words = [(found[place], *_where(codes == place)) for place in np.flatnonzero(gone[:-1]).tolist()]
-            return replace(numbers, words=(*numbers.words, *words))
+            return replace(as_numbers, words=(*as_numbers.words, *words))
     return kept
 
 
@@ -243,6 +251,22 @@ def too_large(values: np.ndarray, source: Source) -> str:
     size = "is not finite" if np.isinf(values[wrong[0]]) else f"is too large (at most {LARGEST:g})"
     where = sql_sources.place(source, int(wrong[0])).removeprefix(f"{source}, ")
     return f"{values[wrong[0]]:g} in {where} {size}; correct it, or list it in dataset.missing_words"
+
+
+def _far(values: np.ndarray, source: Source) -> tuple[Severity, str]:
+    """How bad it is that a number is far from the others, and what to say of it; "ok": none is."""
+    known = values[~np.isnan(values)]
+    low, median, high = np.quantile(known, (0.25, 0.5, 0.75))
+    with np.errstate(over="ignore"):
+        away = np.abs(np.where(np.isnan(values), median, values) - median) / (high - low or np.inf)
+    row = int(away.argmax())
+    severity: Severity = "error" if away[row] > FAR[1] else "warning"
+    if severity == "warning" and (away[row] <= FAR[0] or abs(values[row]) < LARGE):
+        return "ok", ""
+    where = sql_sources.place(source, row).removeprefix(f"{source}, ")
+    how = "too far" if severity == "error" else "far"
+    told = f"{values[row]:g} in {where} is {how} from the other numbers (their median is {median:g})"
+    return severity, f"{told}; correct it, or list it in dataset.missing_words"
 
 
 def _where(chosen: np.ndarray) -> tuple[int, int]:
@@ -285,6 +309,9 @@ class _About:
         """A column of numbers."""
         if message := too_large(values, self.source):
             return self.left_out("number", "it holds numbers", message, "error", "dataset.missing_words")
+        severity, far = _far(values, self.source)
+        if severity == "error":
+            return self.left_out("number", "it holds numbers", far, severity, "dataset.missing_words")
         asked = self.column in self.keys.numbers
         if not asked and numbers_rows(self.column, values):
             message = "it has no name and numbers the rows, so it is left out"
@@ -298,7 +325,7 @@ class _About:
         if found.values is not None and not asked and counts_rows(values):
             advice = "it numbers the rows in their order. If it has no other meaning, list it in dataset.leave_out"
             found = found.remark("warning", advice, "dataset.leave_out")
-        return found
+        return found.remark(severity, far, "dataset.missing_words") if far else found
 
     def scaled(self, kind: Kind, values: np.ndarray, why: str) -> Judged:
         """A column that becomes one number, unless it is constant."""
@@ -336,6 +363,9 @@ class _About:
         words = ((self.cells.values[first], count, first),) if count else ()
         return replace(self, cells=Column("number", values, words)).number(values)
 
+    def _example(self) -> str:
+        return repr(self.cells.values[~self.null][0])
+
     # --- texts --------------------------------------------------------------------------------------------------------
 
     def text(self) -> Judged:
@@ -365,7 +395,10 @@ class _About:
             message = f"no cell shows whether the day or the month comes first: read as {read.writing}"
             found = found.remark("warning", f"{message}. Set {key} to day_first or month_first", key)
         elif "first" in read.writing:
-            found = found.remark("note", f"read as {read.writing}, as other orders do not fit all cells", key)
+            found = found.remark("note", f"read as {read.writing}, {read.why}", key)
+        elif read.writing != "dates":
+            message = f"read as {read.writing}, as {self._example()}; list it in dataset.categories if they are codes"
+            found = found.remark("note", message, "dataset.categories")
         if read.short:
             found = found.remark("note", "years of two digits are read as 1969 to 2068")
         return found
