@@ -16,7 +16,7 @@ import pytest
 
 import vflbench
 from vflbench import config
-from vflbench.data.tabular import columns, tabular_files
+from vflbench.data.tabular import extremes, tabular_files
 from vflbench.types import ConfigError, DataError, VflbenchError
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/data"
@@ -127,7 +127,7 @@ def test_a_run_on_frames_is_that_on_the_same_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"data=dict: must be what vflbench.tables"):
         vflbench.run(words, data=read)  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "LARGEST", 90)
+        patch.setattr(extremes, "LARGEST", 90)
         with pytest.raises(VflbenchError, match=r"\n  hospital, column age: .* in row 1 is too large"):
             vflbench.run([*words, "seed=3"], data=data)
     data.remove()

@@ -77,6 +77,11 @@ def normal(text: str) -> str:
     return _ENDS.sub("", unicodedata.normalize("NFC", _invisible().sub("", text)))
 
 
+def plain(text: str) -> str:
+    """A text without what only its writing shows: forms of Unicode, spaces, capitals. No ID is compared so."""
+    return " ".join(unicodedata.normalize("NFC", text).split()).casefold()
+
+
 @cache
 def _invisible() -> re.Pattern[str]:
     """Characters that print nothing; tabs and ends of lines are blanks."""

@@ -194,6 +194,19 @@ def test_writings_of_one_value(tmp_path, kind):
     assert found.levels is None and "differ" not in str(said(found))  # constant
 
 
+@pytest.mark.parametrize("word", ["Summe", "TOTAL", "Gesamt ", "Somme"])
+def test_a_row_of_sums_is_told(tmp_path, word):
+    cells = [f"n{i % 5}" for i in range(N)]
+    found = judged(tmp_path, [*cells[1:], word])
+    assert (
+        said(found)[-1][0] == "warning"
+        and "in line 61, the last one, seems to name a row of sums" in said(found)[-1][1]
+    )
+    assert "sums" in str(said(judged(tmp_path, [*map(str, range(1, N)), word])))  # an ID
+    for ordinary in ([*cells[2:], word, word], [word, *cells[1:]], [*cells[1:], "total knee"]):
+        assert judged(tmp_path, ordinary).report.severity == "ok"
+
+
 # --- what is no feature -----------------------------------------------------------------------------------------------
 
 
@@ -395,6 +408,17 @@ def test_a_leak_stands_in_the_summary_and_the_headline(files, tmp_path):
     from vflbench.results import texts
 
     assert "LABEL LEAK: b.csv, column flag" in texts.result_line(run.summary)
+
+
+@pytest.mark.parametrize("form", ["{0}-{1:05}", "{0}{1}", "{1:05}/{0}", "x {0} {1}", "{2}-{1}"])
+def test_a_part_of_texts_that_are_left_out_may_give_the_label_away(files, caplog, form):
+    a = pd.read_csv(files / "a.csv", index_col=0)
+    a["code"] = [form.format(("NEG", "POS")[y], i, 8 - y) for i, y in enumerate(a.died)]
+    a["free"] = [f"seen on day {i}, {('no', 'new')[i % 7 > 3]} finding" for i in range(N)]
+    a.to_csv(files / "a.csv")
+    load(config(), "aligned", 2, 0, files)
+    assert "column code: LEAK: a part of its texts nearly determines the label died (AUROC 1.0000" in caplog.text
+    assert "column free: LEAK" not in caplog.text and "column mrn: LEAK" not in caplog.text
 
 
 def test_an_entitys_own_column_is_no_leak_where_entities_are_held_out_whole(files, caplog):

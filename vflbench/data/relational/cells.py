@@ -322,6 +322,11 @@ def missing_as_null(cells: Any) -> Any:
     return pc.if_else(pc.is_in(plain, pa.array(MISSING)), pa.scalar(None, pa.string()), cells)
 
 
+def means_missing(text: str) -> bool:
+    """Whether a text is a word for a missing number."""
+    return text.strip().lower() in MISSING
+
+
 def hashes(columns: Sequence[Column]) -> np.ndarray:
     """A hash of each row, (n,) uint64, the same on every machine."""
     from pandas.util import hash_array

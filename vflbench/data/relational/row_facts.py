@@ -8,7 +8,7 @@ import numpy as np
 
 from vflbench.data import keys
 from vflbench.data.relational import dates
-from vflbench.data.relational.cells import MISSING, Column
+from vflbench.data.relational.cells import Column, means_missing
 from vflbench.types import DataError
 
 Place = Callable[[int], str]  # how a message names a row of the file
@@ -68,13 +68,13 @@ def entities(cells: Column, column: str, place: Place, used: np.ndarray) -> np.n
 
 
 def _plain(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", keys.normal(text)).casefold().split())
+    return keys.plain(unicodedata.normalize("NFKC", keys.normal(text)))
 
 
 def _missing(cells: Column) -> np.ndarray:
     if cells.kind != "text":
         return cells.null
-    return np.array([value is None or value.strip().lower() in MISSING for value in cells.values], dtype=bool)
+    return np.array([value is None or means_missing(value) for value in cells.values], dtype=bool)
 
 
 def _refuse_missing(missing: np.ndarray, lacks: str, column: str, place: Place, used: np.ndarray) -> None:

@@ -14,24 +14,37 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vflbench.data.keys import plain
 from vflbench.data.relational import dates, sql_sources, written_numbers
-from vflbench.data.relational.cells import MISSING, TYPES, Column, infer, trimmed, without_point
+from vflbench.data.relational.cells import TYPES, Column, infer, means_missing, trimmed, without_point
 from vflbench.data.relational.dates import Order
 from vflbench.data.relational.sql import MOST_CATEGORIES
 from vflbench.data.relational.sql_sources import Source
+from vflbench.data.tabular import extremes
 
 Kind = Literal["number", "category", "date", "text", "id", "label", "row number", "constant", "empty", "unknown"]
 Severity = Literal["ok", "note", "warning", "error"]
 SEVERITIES: tuple[Severity, ...] = ("ok", "note", "warning", "error")  # from the mildest on
-LARGEST = 1e30  # a number beyond it, up or down, is none to learn from
-FAR = (1e9, 1e30)  # interquartile ranges from the median: a warning for a large number; an error, as float32 ends
-LARGE = 1e15
 MADE_UP = "__index_level_"  # pandas writes a frame's index into a Parquet file as columns with this prefix
 LONG = 100  # characters of a text that is no category
 _NAMELESS = re.compile(r"(Unnamed: \d+([._].*)?|\.\.\.\d+)?")  # as programs write that a column has no name
 _NUMBERED = re.compile(r"index|level_\d+|column\d+")  # names that pandas or we give to columns without one
 LEFT_OUT = "left out"
 NAMES = "its texts name each row"
+# what stands before the sums below a table
+SUMS: tuple[str, ...] = (
+    "sum",
+    "sums",
+    "total",
+    "totals",
+    "grand total",
+    "summe",
+    "summen",
+    "gesamt",
+    "gesamtsumme",
+    "insgesamt",
+)
+SUMS += ("somme", "total général", "suma", "totale", "totaal")
 
 
 @dataclass
@@ -105,6 +118,7 @@ class Judged:
     report: ColumnReport
     values: np.ndarray | None = None  #: (n,) float64 of all rows, NaN: missing; of a category indexes of `levels`
     levels: tuple[str, ...] | None = None  #: of a category; the last one is for a missing value
+    texts: np.ndarray | None = None  #: (n,) of a column that is left out: what else may give the label away
 
     def remark(self, severity: Severity, message: str, key: str = "") -> "Judged":
         """As this one, with a remark more."""
@@ -170,11 +184,6 @@ def category(cells: Column) -> tuple[np.ndarray, tuple[str, ...], list[tuple[str
     return numbers[codes], tuple(kept), [(text, name) for text, name in zip(found, chosen, strict=True) if text != name]
 
 
-def plain(text: str) -> str:
-    """A text without what only its writing shows: forms of Unicode, spaces, capitals."""
-    return " ".join(unicodedata.normalize("NFC", text).split()).casefold()
-
-
 def differ(merged: Sequence[tuple[str, str]], what: str) -> str:
     """The sentence about writings that count as one."""
     more = f" (and {len(merged) - 1} more)" if merged[1:] else ""
@@ -235,38 +244,12 @@ def without_words(cells: Column, named: Sequence[str], decimal: str) -> Column:
     values = cells.values.copy()
     values[gone[codes]] = None
     kept = replace(cells, values=values)
-    if any(text in wanted or text in MISSING for text in bare):
+    if any(text in wanted or means_missing(text) for text in bare):
         as_numbers = infer(pa.chunked_array([pa.array(kept.values, pa.string())]), decimal)
         if as_numbers.kind == "number":
             words = [(found[place], *_where(codes == place)) for place in np.flatnonzero(gone[:-1]).tolist()]
             return replace(as_numbers, words=(*as_numbers.words, *words))
     return kept
-
-
-def too_large(values: np.ndarray, source: Source) -> str:
-    """What is wrong with the first number that is infinite or huge; empty: there is none."""
-    wrong = np.flatnonzero(np.abs(values) > LARGEST)
-    if not len(wrong):
-        return ""
-    size = "is not finite" if np.isinf(values[wrong[0]]) else f"is too large (at most {LARGEST:g})"
-    where = sql_sources.place(source, int(wrong[0])).removeprefix(f"{source}, ")
-    return f"{values[wrong[0]]:g} in {where} {size}; correct it, or list it in dataset.missing_words"
-
-
-def _far(values: np.ndarray, source: Source) -> tuple[Severity, str]:
-    """How bad it is that a number is far from the others, and what to say of it; "ok": none is."""
-    known = values[~np.isnan(values)]
-    low, median, high = np.quantile(known, (0.25, 0.5, 0.75))
-    with np.errstate(over="ignore"):
-        away = np.abs(np.where(np.isnan(values), median, values) - median) / (high - low or np.inf)
-    row = int(away.argmax())
-    severity: Severity = "error" if away[row] > FAR[1] else "warning"
-    if severity == "warning" and (away[row] <= FAR[0] or abs(values[row]) < LARGE):
-        return "ok", ""
-    where = sql_sources.place(source, row).removeprefix(f"{source}, ")
-    how = "too far" if severity == "error" else "far"
-    told = f"{values[row]:g} in {where} is {how} from the other numbers (their median is {median:g})"
-    return severity, f"{told}; correct it, or list it in dataset.missing_words"
 
 
 def _where(chosen: np.ndarray) -> tuple[int, int]:
@@ -307,9 +290,9 @@ class _About:
 
     def number(self, values: np.ndarray) -> Judged:
         """A column of numbers."""
-        if message := too_large(values, self.source):
+        if message := extremes.too_large(values, self.source):
             return self.left_out("number", "it holds numbers", message, "error", "dataset.missing_words")
-        severity, far = _far(values, self.source)
+        severity, far = extremes.far(values, self.source)
         if severity == "error":
             return self.left_out("number", "it holds numbers", far, severity, "dataset.missing_words")
         asked = self.column in self.keys.numbers
@@ -369,11 +352,22 @@ class _About:
     # --- texts --------------------------------------------------------------------------------------------------------
 
     def text(self) -> Judged:
+        """A column of texts, and whether its last row is a sum."""
+        found, texts = self._text(), self.cells.values
+        last = len(texts) - 1
+        if self.null[last] or plain(texts[last]) not in SUMS or last not in np.arange(len(texts))[self.rows]:
+            return found
+        if (texts == texts[last]).sum() > 1:
+            return found
+        message = f"{texts[last]!r} in {self._at(last)}, the last one, seems to name a row of sums: remove that row"
+        return found.remark("warning", message)
+
+    def _text(self) -> Judged:
         """A column of texts: dates, a category, or left out."""
         import pandas as pd
 
         known = pd.Series(self.cells.values, dtype=object)
-        known = known.mask(known.isin([text for text in known.dropna().unique() if plain(text) in MISSING]))
+        known = known.mask(known.isin([text for text in known.dropna().unique() if means_missing(text)]))
         there = known.notna().to_numpy()
         read = dates.read(known.to_numpy(), self.keys.dates)
         if read is not None and not (there & np.isnan(read.days)).any():
@@ -412,7 +406,8 @@ class _About:
         odd = np.flatnonzero(wrong).tolist()
         if reason:
             kind: Kind = "id" if reason == NAMES else "text"
-            found = Judged(replace(report, taken_for=kind, becomes=LEFT_OUT, features=0, remarks=()))
+            report = replace(report, taken_for=kind, becomes=LEFT_OUT, features=0, remarks=())
+            found = Judged(report, texts=self.cells.values)
         if odd:
             at = f"{self.cells.values[odd[0]]!r} in {self._at(odd[0])}"
             found = replace(found, report=replace(found.report, odd=len(odd), odd_at=at))
@@ -463,7 +458,7 @@ class _About:
         found = Judged(report, codes.astype(np.float64), (*names, ""))
         if merged:
             found = found.remark("note", differ(merged, "category"))
-        words = [name for name in names if plain(name) in MISSING] if self.cells.kind == "text" else []
+        words = [name for name in names if means_missing(name)] if self.cells.kind == "text" else []
         if words:
             listed = ", ".join(map(repr, words))
             message = f"{listed} counts as a value, since the others are texts"

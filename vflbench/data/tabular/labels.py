@@ -6,9 +6,9 @@ from typing import Literal
 import numpy as np
 
 from vflbench.data.relational import sql_sources
-from vflbench.data.relational.cells import MISSING, Column
+from vflbench.data.relational.cells import Column, means_missing
 from vflbench.data.relational.sql_sources import Source
-from vflbench.data.tabular import columns, inspection
+from vflbench.data.tabular import columns, extremes, inspection
 from vflbench.data.tabular.columns import ColumnReport, Judged
 from vflbench.types import DataError
 
@@ -52,7 +52,7 @@ def _classes(cells: Column, column: str, source: Source) -> Labels:
     if merged:
         judged = judged.remark("warning", columns.differ(merged, "class"))
     for name in names if cells.kind == "text" else ():
-        if columns.plain(name) in MISSING:
+        if means_missing(name):
             advice = "if it means that there is no label, empty the cells, or list it in dataset.missing_words"
             judged = judged.remark("warning", f"{name!r} is a class; {advice}", "dataset.missing_words")
     return Labels(codes.astype(np.int64), cells.null, len(names), note, judged)
@@ -64,7 +64,7 @@ def _targets(cells: Column, column: str, source: Source) -> Labels:
         told = f"holds {cells.kind}, not numbers{where}; use dataset.task=classes"
         raise DataError(f"{source}, column {column}: {told}")
     values = cells.values.astype(np.float64)
-    if message := columns.too_large(values, source):
+    if message := extremes.too_large(values, source):
         raise DataError(f"{source}, column {column}: {message}")
     report = _report(cells, column, source, len(np.unique(values[~cells.null])), "the target")
     return Labels(values, cells.null, 0, "", Judged(report))

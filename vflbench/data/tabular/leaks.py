@@ -2,11 +2,14 @@
 
 A rule is fitted to four fifths of the rows and judged on the rest, five times, so that each row is held out once. It
 predicts what the other rows with the same value have; of a number that no other row has, what its two neighbours have.
-So any recoding of the label is found: other codes, texts, a date that only one class has. Whoever loads the data checks
-this before the run, as a tool of the study: it needs a column and the label side by side, which no party has.
+So other codes, texts, shifted numbers and a date that only one class has are found. What only arithmetic shows is not,
+as whether a number is even. Of texts that are left out, their beginnings are judged, and what is between their digits.
+Whoever loads the data checks this before the run, as a tool of the study: it needs a column and the label side by side,
+which no party has.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,21 +59,33 @@ def mark(
     sample = sampled(labels, classes, entities)
     if sample is None:
         return [list(own) for own in judged]
-    return [
-        [_marked(one, one.values[used][sample.rows], sample, label) if one.values is not None else one for one in own]
-        for own, used in zip(judged, rows, strict=True)
-    ]
+    return [[_marked(one, used, sample, label) for one in own] for own, used in zip(judged, rows, strict=True)]
 
 
-def _marked(judged: Judged, values: np.ndarray, sample: Sample, label: str) -> Judged:
-    measure, value = strength(values, judged.levels is not None, sample)
+def _marked(judged: Judged, used: np.ndarray | slice, sample: Sample, label: str) -> Judged:
+    if judged.values is not None:
+        measure, value = strength(judged.values[used][sample.rows], judged.levels is not None, sample)
+        how, advice = "it alone", "If it is known only after the label, list it in dataset.leave_out"
+    elif judged.texts is not None:
+        texts = judged.texts[used][sample.rows]
+        measure, value = max((strength(codes, True, sample) for codes in _parts(texts)), key=lambda found: found[1])
+        how, advice = "a part of its texts", "The column is left out already; list it in dataset.leave_out, too"
+    else:
+        return judged
     if value <= LIMIT:
         return judged
     found = f"{measure} {value:.4f} on {sample}"
-    advice = "If it is known only after the label, list it in dataset.leave_out"
-    message = f"LEAK: it alone nearly determines the label {label} ({found}). {advice}"
+    message = f"LEAK: {how} nearly determines the label {label} ({found}). {advice}"
     judged = replace(judged, report=replace(judged.report, leak=found))
     return judged.remark("warning", message, "dataset.leave_out")
+
+
+def _parts(texts: np.ndarray) -> Iterator[np.ndarray]:
+    """Codes of what each text begins with, letters or digits; and of what is left of it without digits."""
+    known = [text or "" for text in texts]
+    for pattern, replacement in ((r"^(\W*(?:\d+|[^\W\d_]*)).*$", r"\1"), (r"\d+", "0")):
+        parts = [re.sub(pattern, replacement, text.casefold(), flags=re.DOTALL) for text in known]
+        yield np.unique(parts, return_inverse=True)[1].astype(np.float64)
 
 
 def sampled(labels: np.ndarray, classes: int, entities: np.ndarray | None = None) -> Sample | None:

@@ -1,0 +1,39 @@
+"""Numbers of a user's own table that are not finite, too large, or far from the others of their column."""
+
+from typing import Literal
+
+import numpy as np
+
+from vflbench.data.relational import sql_sources
+from vflbench.data.relational.sql_sources import Source
+
+LARGEST = 1e30  # a number beyond it, up or down, is none to learn from
+LARGE = 1e15  # a number beyond it may be a mistake
+FAR, TOO_FAR = 1e9, 1e30  # interquartile ranges from the median; beyond the second float32 may overflow
+_ADVICE = "correct it, or list it in dataset.missing_words"
+
+
+def too_large(values: np.ndarray, source: Source) -> str:
+    """What is wrong with the first number that is infinite or huge; empty: there is none."""
+    wrong = np.flatnonzero(np.abs(values) > LARGEST)
+    if not len(wrong):
+        return ""
+    size = "is not finite" if np.isinf(values[wrong[0]]) else f"is too large (at most {LARGEST:g})"
+    where = sql_sources.place(source, int(wrong[0])).removeprefix(f"{source}, ")
+    return f"{values[wrong[0]]:g} in {where} {size}; {_ADVICE}"
+
+
+def far(values: np.ndarray, source: Source) -> tuple[Literal["ok", "warning", "error"], str]:
+    """How bad it is that a number is far from the others, and what to say of it; "ok": none is."""
+    known = values[~np.isnan(values)]
+    low, median, high = np.quantile(known, (0.25, 0.5, 0.75))
+    with np.errstate(over="ignore"):
+        away = np.abs(np.where(np.isnan(values), median, values) - median) / (high - low or np.inf)
+    row = int(away.argmax())
+    severity: Literal["warning", "error"] = "error" if away[row] > TOO_FAR else "warning"
+    if severity == "warning" and (away[row] <= FAR or abs(values[row]) < LARGE):
+        return "ok", ""
+    where = sql_sources.place(source, row).removeprefix(f"{source}, ")
+    how = "too far" if severity == "error" else "far"
+    told = f"{values[row]:g} in {where} is {how} from the other numbers (their median is {median:g})"
+    return severity, f"{told}; {_ADVICE}"
