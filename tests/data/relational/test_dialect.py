@@ -108,6 +108,26 @@ def test_the_words_that_a_reader_sees(tmp_path):
     assert sql_sources.form(save(tmp_path, table())).words == "separated by ',', UTF-8, with a header line"
 
 
+@pytest.mark.parametrize(
+    ("encoding", "words", "right"),
+    [
+        ("cp850", ["Köln", "Größe", "Bonn"], "'Köln' in cp850"),
+        ("cp850", ["général", "Lille"], "'général' in cp850"),
+        ("mac-roman", ["Mädchen", "Straße"], "'Mädchen' in mac-roman"),
+        ("cp1250", ["Kraków", "Wrocław"], "'Wrocław' in cp1250"),
+        ("cp1251", ["Москва", "Казань"], "'Москва' in cp1251"),
+        ("cp1252", ["Köln", "GRÖßE", "Übung", "5 µm", "10 °C", "m³/h", "mg/m²", "§12", "£5", "Foo™"], ""),
+        ("cp1252", ["O’Brien", "“x”y", "„x“", "a–b", "und…aber", "«été»", "l’été", "¿Qué?", "FRANÇOIS", "naïf"], ""),
+        ("cp1252", ["Åse", "Škoda", "Miloš", "Žižek", "São", "cœur", *["Öl"] * 9, "Fehl”er"], ""),
+    ],
+)
+def test_a_text_that_may_have_another_encoding_is_told(tmp_path, caplog, encoding, words, right):
+    text = "".join(f"{i};{words[i % len(words)]}\n" for i in range(2 * len(words)))
+    form = sql_sources.form(save(tmp_path, f"id;w\n{text}", encoding=encoding))
+    assert form.details["encoding"] == "cp1252" and ("looks wrong" in form.words) == bool(right)
+    assert right in caplog.text and ("the key encoding" in caplog.text) == bool(right)
+
+
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_rows_and_columns_of_nothing_are_no_data(tmp_path, separator):
     """Excel writes lines of separators below a table, and a separator at the end of each line."""

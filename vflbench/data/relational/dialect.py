@@ -6,14 +6,16 @@ CleverCSV infers the separator from the first lines. The encoding follows from a
 import codecs
 import contextlib
 import io
+import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from vflbench.data.relational.cells import MISSING
+from vflbench.data.relational.cells import means_missing
 from vflbench.types import DataError
 
+log = logging.getLogger(__name__)
 SEPARATORS = (",", ";", "\t", "|")
 DEFAULTS = {".tsv": "\t", ".tab": "\t"}  # where the cells do not tell: by the file's ending, else a comma
 # what Python calls the encodings that people have; it knows many more
@@ -27,6 +29,10 @@ _DIGITS = re.compile(r"[+\-.,]*\d[\d\s.,:/'’+\-TZeE%]*")  # a number, a date o
 _COMMA = re.compile(r"[+-]?\d+(,\d+)?")
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _WORDS = {"utf-8-sig": "UTF-8 with a BOM", "utf-16": "UTF-16", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16"}
+# What cp1252 makes of other encodings: signs or a capital within a word, or a word without plain letters.
+_ODD = re.compile(r"(?<=[^\W\d_])[„”‚‡†ˆ™ƒ§¶¤¢£¥¨¬‰‹›³¹¿](?=[^\W\d_])|(?<=[A-Za-z])[ŠŽŸ](?=[a-z])|[À-ÖØ-öø-ſ]{4}")
+_WORD = re.compile(r"[^\s\d,;|\"()]*[^\x00-\x7f][^\s\d,;|\"()]*")
+OTHERS = ("cp850", "mac-roman", "cp1250", "cp1251")  # encodings that a message suggests
 _SIGNS = {"\t": "tab"}
 
 
@@ -52,7 +58,8 @@ class Dialect:
         """What a reader should know of it."""
         shown = _SIGNS.get(self.separator, f"'{self.separator}'")
         encoding = _WORDS.get(self.encoding, self.encoding.upper() if self.encoding == "utf-8" else self.encoding)
-        example = f" (as in {self.example!r})" if self.example else ""
+        example = f" (as in {', which '.join(filter(None, (repr(self.example), doubt(self.example))))})"
+        example = example if self.example else ""
         header = header_in_words(self.header, len(self.names), self.above)
         return [f"separated by {shown}", f"{encoding}{example}", *header]
 
@@ -104,18 +111,33 @@ def encoding_of(opened: Callable[[], IO[bytes]], label: str) -> tuple[str, str]:
             while text.read(1 << 20):
                 pass
     except UnicodeDecodeError:
-        return "cp1252", _word_of_cp1252(opened, label)
+        word = _word_of_cp1252(opened, label)
+        if wrong := doubt(word):
+            log.warning("%s: read as Windows-1252, but %r %s; say its encoding (the key encoding)", label, word, wrong)
+        return "cp1252", word
     return "utf-8", ""
 
 
+def doubt(word: str) -> str:
+    """Why a word of a text in Windows-1252 may have another encoding; empty: it looks right."""
+    if not _ODD.search(word) or "\u201c" in word:  # in quotation marks
+        return ""
+    found = []
+    for name in OTHERS:
+        with contextlib.suppress(UnicodeError):
+            other = word.encode("cp1252").decode(name)
+            found += [f"{other!r} in {name}"] if other.isalpha() and not _ODD.search(other) else []
+    return f"looks wrong ({', '.join(found)})" if found else "looks wrong"
+
+
 def _word_of_cp1252(opened: Callable[[], IO[bytes]], label: str) -> str:
-    """The first word that is not ASCII, of a text in Windows-1252.
+    """The first word that is not ASCII, of a text in Windows-1252; one that looks wrong where a fifth of lines do.
 
     Raises
     ------
     DataError : a line is not; or most lines are UTF-8.
     """
-    right, wrong, word = 0, 0, ""
+    right, wrong, odd, word, strange = 0, 0, 0, "", ""
     advice = "say its encoding (the key encoding), or convert the file to UTF-8"
     with opened() as stream:
         for number, line in enumerate(stream, start=1):
@@ -130,16 +152,19 @@ def _word_of_cp1252(opened: Callable[[], IO[bytes]], label: str) -> str:
                 right -= 1
                 byte = line[error.start]
             try:
-                found = re.search(r"[^\W\d]*[^\W\x00-\x7f][^\W\d]*", line.decode("cp1252"))
+                text = line.decode("cp1252")
             except UnicodeDecodeError as error:
                 byte = line[error.start]
                 raise DataError(
                     f"{label}, line {number}: neither UTF-8 nor Windows-1252 (byte 0x{byte:02X}); {advice}"
                 ) from None
-            word = word or (found[0] if found else "")
+            if not word and (found := re.search(r"[^\W\d]*[^\W\x00-\x7f][^\W\d]*", text)):
+                word = found[0]
+            if doubtful := next(filter(doubt, _WORD.findall(text)), ""):
+                odd, strange = odd + 1, strange or doubtful
     if right >= 0:
         raise DataError(f"{label}, line {wrong}: not UTF-8 (byte 0x{byte:02X}), as other lines are; {advice}")
-    return word
+    return strange if 5 * odd > -right else word
 
 
 # --- separator and header ---------------------------------------------------------------------------------------------
@@ -191,8 +216,8 @@ def has_header(records: Sequence[Sequence[str]]) -> bool:
     columns = [[cells[i].strip() for cells in rest if i < len(cells)] for i in range(len(first))]
     texts, digits, again = 0, 0, []
     for name, cells in zip(first, columns, strict=True):
-        known = [cell for cell in cells if cell.lower() not in MISSING]
-        if name.lower() in MISSING or not known:
+        known = [cell for cell in cells if not means_missing(cell)]
+        if means_missing(name) or not known:
             continue
         again.append(known.count(name) > 1)
         if 10 * sum(map(_is_digits, known)) > 9 * len(known):
