@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from vflbench.data import sanity
-from vflbench.data.tabular import checking, inspection, tabular_files
+from vflbench.data.tabular import checking, inspection, table, tabular_files
 from vflbench.data.tabular.tabular_files import Config, load
 from vflbench.types import ConfigError, DataError
 
@@ -241,3 +241,13 @@ def test_a_check_of_the_files_says_what_divides_the_rows(tmp_path: Path, frame: 
     checked = checking.check(two_files(tmp_path, frame, split="group", entity="patient", leave_out=FACTS[1:]), tmp_path)
     (about,) = (own for own in checked.files[0].columns if own.column == "patient")
     assert (about.why, about.becomes) == ("dataset.entity names it", "divides the rows") and not checked.problems
+
+
+def test_fewer_samples_keep_rare_classes(tmp_path, frame):
+    task = load(two_files(tmp_path, frame, samples=30), "aligned", 2, 0, tmp_path)
+    assert len(parts(task, 30)) == 3
+    assert all(1 in labels for labels in (task.labels, *task.held_out_labels.values()))
+    labels = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [9000, 970, 30]))
+    kept = labels[table.sampled(Config(samples=1000), labels)]
+    np.testing.assert_allclose(np.bincount(kept), [900, 97, 3], atol=3)
+    assert len(table.sampled(Config(samples=10), np.arange(100))) == 10

@@ -250,7 +250,7 @@ def divide(
     """
     if layout == "aligned" and (problems := check_columns(config.columns, parties, table.values.shape[1])):
         raise ConfigError(problems)
-    rows = sampled(config, len(table.labels))
+    rows = sampled(config, table.labels)
     if len(rows) < len(table.labels):
         note = f"{len(rows)} of its {len(table.labels)} rows"
         source = DataSource(
@@ -293,11 +293,19 @@ def divide(
     return task(config.name, source, features, target, Objective(config.problem, config.weight))
 
 
-def sampled(config: Keys, count: int) -> np.ndarray:
-    """Of `count` rows those that `dataset.samples` leaves, ascending."""
+def sampled(config: Keys, labels: np.ndarray) -> np.ndarray:
+    """The rows that `dataset.samples` leaves, ascending; of each class alike where the split is stratified."""
+    count = len(labels)
     if config.samples is None or config.samples >= count:
         return np.arange(count)
-    return np.sort(stream(0, f"samples/{config.name}").permutation(count)[: config.samples])
+    order = stream(0, f"samples/{config.name}").permutation(count)
+    if config.plan.stratified:
+        _, codes, sizes = np.unique(labels[order], return_inverse=True, return_counts=True)
+        places = np.empty(count)  # of each row among those of its class
+        places[np.argsort(codes, kind="stable")] = np.concatenate([np.arange(size) for size in sizes])
+        share = np.where(places < len(SPLITS), -1, (places + 0.5) / sizes[codes])  # first a row for each part
+        order = order[np.argsort(share, kind="stable")]
+    return np.sort(order[: config.samples])
 
 
 def drawn(config: Keys, table: Table, seed: int) -> dict[str, np.ndarray]:
@@ -307,7 +315,7 @@ def drawn(config: Keys, table: Table, seed: int) -> dict[str, np.ndarray]:
     ------
     DataError : see `splits.draw`.
     """
-    rows = sampled(config, len(table.labels))
+    rows = sampled(config, table.labels)
     times, entities = (None if own is None else own[rows] for own in (table.times, table.entities))
     how = config.plan
     found = draw(how, table.labels[rows], config.validation, config.test, seed, times=times, entities=entities)
