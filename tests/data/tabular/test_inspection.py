@@ -214,8 +214,9 @@ def test_what_was_matched_imputed_and_encoded(tmp_path, tables):
     )
     lines = inspection.in_words(task.source.tables)
     assert lines[0] == (
-        "city.csv: 35 rows; 30 of them in all files; 5 that not all have (5 labelled), not used (own_rows=ignore), "
-        "in line 2, line 3, line 4 and 2 more; missing, replaced by the mean: age (3); "
+        "city.csv: 35 rows; 30 of them in all files; 5 rows have no match in the other files and are dropped "
+        "(own_rows=ignore); 5 of them have labels; first: line 2, line 3, line 4 and 2 more; "
+        "missing, replaced by the mean: age (3); "
         "one 0/1 column for each value: smoker (2)"
     )
 
@@ -281,12 +282,11 @@ def test_only_rows_that_all_have_need_a_label(tmp_path, tables):
     about, _ = load(config(alignment="hashed"), "aligned", 2, 0, tmp_path).source.tables
     assert (about["not_in_all"], about["labelled_not_in_all"]) == (5, 4)
     lines = [inspection.in_words((about,), "train", trains)[0] for trains in (True, False, None)]
-    use = (
-        "5 that not all have (4 labelled), used for means and scales of its own columns, the labelled ones as training"
-    )
-    assert f"{use} rows of the label owner alone and of this method" in lines[0]
-    assert f"{use} rows of the label owner alone; this method cannot use them" in lines[1]
-    assert f"{use} rows of the label owner alone and of methods that can, in line 2, line 3, line 4 and" in lines[2]
+    use = "5 rows have no match in the other files and count for means and scales of its own columns; "
+    use += "4 of them have labels, and train the local-only baseline"
+    assert f"{use} and this method; first: line 2" in lines[0]
+    assert f"{use}, but not this method; first: line 2" in lines[1]
+    assert f"{use} and methods that can use them; first: line 2, line 3, line 4 and" in lines[2]
 
 
 def test_own_rows_need_a_file_per_party_that_is_matched(tmp_path):

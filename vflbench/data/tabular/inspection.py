@@ -193,8 +193,8 @@ def in_words(tables: Sequence[Mapping[str, Any]], own_rows: str = "ignore", trai
     own_rows : the data set's key.
     trains : whether the method can use rows that only the labels' owner has; None: it is not known yet.
     """
-    use = "not used (own_rows=ignore)" if own_rows == "ignore" else "used for means and scales of its own columns"
-    whose = {True: " and of this method", False: "; this method cannot use them", None: " and of methods that can"}
+    use = "are dropped (own_rows=ignore)" if own_rows == "ignore" else "count for means and scales of its own columns"
+    whose = {True: " and this method", False: ", but not this method", None: " and methods that can use them"}
     lines = []
     for about in tables:
         parts = [f"{about['rows']} rows"]
@@ -202,9 +202,9 @@ def in_words(tables: Sequence[Mapping[str, Any]], own_rows: str = "ignore", trai
             parts.append(f"{about['matched']} of them in all files")
         if alone := about["not_in_all"]:
             labelled = about["labelled_not_in_all"]
-            more = ", the labelled ones as training rows of the label owner alone" + whose[trains]
-            used = use + (more if labelled and own_rows == "train" else "")
-            parts.append(f"{alone} that not all have ({labelled} labelled), {used}, in {about['not_in_all_at']}")
+            used = f", and train the local-only baseline{whose[trains]}" if labelled and own_rows == "train" else ""
+            parts.append(f"{alone} rows have no match in the other files and {use}")
+            parts.append(f"{labelled} of them have labels{used}; first: {about['not_in_all_at']}")
         if about["imputed"]:
             named = ", ".join(f"{name} ({count})" for name, count in about["imputed"].items())
             parts.append(f"missing, replaced by the mean: {named}")

@@ -95,7 +95,7 @@ def divided(
     allowed = _may_train(len(more), own, known, drawn)
     if lost := int((~allowed).sum()):
         reason = "they are later than the training rows, or of entities that are held out"
-        log.warning("%d labelled rows of the labels' owner alone do not train: %s", lost, reason)
+        log.warning("%d labelled rows without a match in every file do not train: %s", lost, reason)
     return replace(whole, splits=drawn), allowed
 
 
