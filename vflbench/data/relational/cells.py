@@ -240,7 +240,7 @@ def as_type(column: Column, kind: str) -> Column:
 def infer(cells: Any, decimal: str | None = ".") -> Column:
     """A column of texts in an Arrow table, read as numbers, or as true and false, or left as text.
 
-    007 is text, not the key 7. Where most cells are whole numbers too long for any number type, they are text, too.
+    007 is text, not the key 7. Where half of the cells are too long for a number type, they are text, too.
     Words like NA are missing values among numbers. In a column of text they are text: NA may be Namibia.
 
     Parameters
@@ -285,7 +285,7 @@ def _infer(cells: Any, known: Any, decimal: str | None) -> Column:
     with contextlib.suppress(pa.ArrowInvalid):
         floats = numbers.cast(pa.float64())
         long = pc.sum(pc.match_substring_regex(numbers, r"^-?\d{16,}$")).as_py()
-        return of_arrow(known if 2 * long > len(known) - known.null_count else floats)
+        return of_arrow(known if 2 * long >= len(known) - known.null_count else floats)
     lowered = pc.utf8_lower(known)
     if pc.all(pc.is_in(lowered, pa.array(["true", "false", None]))).as_py():
         return of_arrow(pc.equal(lowered, "true"))
