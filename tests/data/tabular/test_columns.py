@@ -194,7 +194,7 @@ def test_writings_of_one_value(tmp_path, kind):
     assert found.levels is None and "differ" not in str(said(found))  # constant
 
 
-@pytest.mark.parametrize("word", ["Summe", "TOTAL", "Gesamt ", "Somme"])
+@pytest.mark.parametrize("word", ["Summe:", "TOTAL", "Gesamt ", "Somme"])
 def test_a_row_of_sums_is_told(tmp_path, word):
     cells = [f"n{i % 5}" for i in range(N)]
     found = judged(tmp_path, [*cells[1:], word])
@@ -300,6 +300,7 @@ def test_long_numbers_are_texts_where_most_are_long_only(tmp_path):
         np.r_[NOISE[1:], 1e9],
         1e16 + RNG.integers(0, 9, N),
         10.0 ** np.linspace(-10, 10, N),
+        10.0 ** RNG.uniform(-300, 0, N),  # p-values
     ],
 )
 def test_ordinary_numbers_far_apart_are_no_warning(tmp_path, cells):

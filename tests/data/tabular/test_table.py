@@ -52,6 +52,15 @@ def test_what_is_fitted_is_fitted_on_training_rows():
     assert not train[:, 3].any()
 
 
+def test_a_held_out_number_that_overflows_is_named():
+    given = small()
+    given.values[:, 3] *= 1e-12
+    given.values[[3, 7], 3] = 5, 1e30
+    splits = {"train": np.arange(3), "test": np.array([3, 7])}
+    with pytest.raises(DataError, match=r"column size: 1e\+30 is too far from the numbers of the training rows"):
+        table.encode(given, slice(1, 4), splits, "standard", np.float32)
+
+
 def test_scaled_numbers_are_cut_at_the_largest_and_a_missing_one_stays_the_mean():
     given = small()
     given.values[3, 0], given.values[7, 0] = 1e6, np.nan

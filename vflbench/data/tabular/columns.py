@@ -355,7 +355,11 @@ class _About:
         """A column of texts, and whether its last row is a sum."""
         found, texts = self._text(), self.cells.values
         last = len(texts) - 1
-        if self.null[last] or plain(texts[last]) not in SUMS or last not in np.arange(len(texts))[self.rows]:
+        if (
+            self.null[last]
+            or plain(texts[last]).rstrip(" :") not in SUMS
+            or last not in np.arange(len(texts))[self.rows]
+        ):
             return found
         if (texts == texts[last]).sum() > 1:
             return found

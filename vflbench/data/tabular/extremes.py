@@ -9,7 +9,8 @@ from vflbench.data.relational.sql_sources import Source
 
 LARGEST = 1e30  # a number beyond it, up or down, is none to learn from
 LARGE = 1e15  # a number beyond it may be a mistake
-FAR, TOO_FAR = 1e9, 1e30  # interquartile ranges from the median; beyond the second float32 may overflow
+FAR = 1e9  # interquartile ranges from the median
+TOO_FAR = 1e30  # standard deviations of the other numbers: float32 may overflow
 _ADVICE = "correct it, or list it in dataset.missing_words"
 
 
@@ -28,10 +29,13 @@ def far(values: np.ndarray, source: Source) -> tuple[Literal["ok", "warning", "e
     known = values[~np.isnan(values)]
     low, median, high = np.quantile(known, (0.25, 0.5, 0.75))
     with np.errstate(over="ignore"):
-        away = np.abs(np.where(np.isnan(values), median, values) - median) / (high - low or np.inf)
-    row = int(away.argmax())
-    severity: Literal["warning", "error"] = "error" if away[row] > TOO_FAR else "warning"
-    if severity == "warning" and (away[row] <= FAR or abs(values[row]) < LARGE):
+        away = np.abs(np.where(np.isnan(values), median, values) - median)
+        row = int(away.argmax())
+        if away[row] <= FAR * (high - low) or low == high:
+            return "ok", ""
+        spread = known[known != values[row]].std()
+    severity: Literal["warning", "error"] = "error" if away[row] > TOO_FAR * spread > 0 else "warning"
+    if severity == "warning" and abs(values[row]) < LARGE:
         return "ok", ""
     where = sql_sources.place(source, row).removeprefix(f"{source}, ")
     how = "too far" if severity == "error" else "far"

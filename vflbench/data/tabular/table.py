@@ -381,8 +381,9 @@ def encode(
         if largest < np.inf:
             np.clip(out, -largest, largest, out=out)
         elif len(out) and np.isinf([np.fmin.reduce(out, axis=None), np.fmax.reduce(out, axis=None)]).any():
-            column = columns[int(np.searchsorted(ends, np.isinf(out).any(axis=0).argmax(), side="right"))]
-            raise DataError(f"column {column}: a number is too far from those of the training rows")
+            row, place = np.argwhere(np.isinf(out))[0]
+            i = int(np.searchsorted(ends, place, side="right"))
+            raise DataError(f"column {columns[i]}: {values[row, i]:g} is too far from the numbers of the training rows")
         if len(out) and np.isnan(out.min()):
             np.nan_to_num(out, copy=False, nan=0.0)
         for i, seen in enumerate(levels):
