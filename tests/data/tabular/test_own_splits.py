@@ -193,6 +193,16 @@ def test_own_rows_follow_the_split(tmp_path: Path, frame: pd.DataFrame) -> None:
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
+def test_a_word_that_may_be_a_missing_entity_counts_as_one_and_is_told(
+    tmp_path: Path, frame: pd.DataFrame, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a country, NA is Namibia."""
+    frame.loc[:2, "patient"] = "NA"
+    config = two_files(tmp_path, frame, split="group", entity="patient", leave_out=FACTS[1:])
+    load(config, "aligned", 2, 0, tmp_path)
+    assert "column patient: 'NA' counts as an entity, of 3 rows; it may be a missing one" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("change", "keys", "said"),
     [
@@ -202,7 +212,7 @@ def test_own_rows_follow_the_split(tmp_path: Path, frame: pd.DataFrame) -> None:
             {"split": "time", "time": "iso"},
             "line 9, column iso: 'soon' is no time; a time is a number",
         ),
-        ({"patient": "NA"}, {"split": "group", "entity": "patient"}, "line 9, column patient: no entity (dataset.ent"),
+        ({"patient": " "}, {"split": "group", "entity": "patient"}, "line 9, column patient: no entity (dataset.ent"),
     ],
 )
 def test_a_row_without_time_or_entity_is_named(

@@ -2,6 +2,7 @@
 
 import logging
 import unicodedata
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -29,7 +30,7 @@ def times(cells: Column, column: str, place: Place, used: np.ndarray, order: dat
     DataError : the time of a row that is used is missing, or is no time. Names file and line.
     """
     out: np.ndarray = np.zeros(len(cells.values), np.int64)
-    _refuse_missing(_missing(cells), f"no time (dataset.time={column})", column, place, used)
+    _refuse_missing(_missing(cells, means_missing), f"no time (dataset.time={column})", column, place, used)
     values = cells.values[used]
     if cells.kind == "number":
         known = values if values.dtype == np.int64 else values.astype(np.float64)
@@ -50,7 +51,7 @@ def entities(cells: Column, column: str, place: Place, used: np.ndarray) -> np.n
     """A number for each row, (n,) int64, equal where rows are of one entity; -1 in rows that are not used.
 
     Texts that differ only in blanks, capitals, Unicode forms or what nobody sees are one entity: so none is in two
-    parts by its writing.
+    parts by its writing. A word such as NA is an entity: it may be a country.
 
     Raises
     ------
@@ -58,9 +59,11 @@ def entities(cells: Column, column: str, place: Place, used: np.ndarray) -> np.n
     """
     import pandas as pd
 
-    _refuse_missing(_missing(cells), f"no entity (dataset.entity={column})", column, place, used)
+    _refuse_missing(_missing(cells, str.isspace), f"no entity (dataset.entity={column})", column, place, used)
     values = cells.values[used]
     if cells.kind == "text":
+        for word, count in Counter(value for value in values if means_missing(value)).items():
+            log.warning("column %s: %r counts as an entity, of %d rows; it may be a missing one", column, word, count)
         values = np.array([_plain(value) for value in values], dtype=object)
     out = np.full(len(cells.values), -1)
     out[used] = pd.factorize(values)[0]
@@ -71,10 +74,11 @@ def _plain(text: str) -> str:
     return keys.plain(unicodedata.normalize("NFKC", keys.normal(text)))
 
 
-def _missing(cells: Column) -> np.ndarray:
+def _missing(cells: Column, word: Callable[[str], bool]) -> np.ndarray:
+    """Which cells are empty, or a text that is a `word` for none, (n,) bool."""
     if cells.kind != "text":
         return cells.null
-    return np.array([value is None or means_missing(value) for value in cells.values], dtype=bool)
+    return np.array([not value or word(value) for value in cells.values], dtype=bool)
 
 
 def _refuse_missing(missing: np.ndarray, lacks: str, column: str, place: Place, used: np.ndarray) -> None:
