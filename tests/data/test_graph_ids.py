@@ -12,6 +12,7 @@ import torch
 
 from vflbench.data.graph import graph_files
 from vflbench.data.graph.graph_files import Config
+from vflbench.data.tabular.inspection import in_words, leaks
 from vflbench.data.tasks import GraphTask
 from vflbench.types import ConfigError, DataError
 
@@ -202,6 +203,23 @@ def test_distinct_whole_numbers_are_ids_if_the_name_says_so(tmp_path, plain, nam
 def test_r_writes_a_counter_as_three_dots(tmp_path, plain):
     x, e, y = (frame.set_axis(range(1, NODES + 1)).rename_axis("...1").reset_index() for frame in tables())
     assert_equal(load(tmp_path, x, e.assign(**{"from": e["from"] + 1, "to": e["to"] + 1}), y), plain)
+
+
+def test_features_are_inspected_as_columns_of_tables(tmp_path, plain, caplog):
+    x, e, y = tables()
+    task = load(tmp_path, x.assign(same=1), e, y)
+    assert_equal(task, plain)
+    assert in_words(task.source.tables) == ["x.csv, column same: all cells have the same value, so it is dropped"]
+    own = graph_files.load(
+        Config(features="x.csv", edges="e.csv", labels="y.csv", blocks=[["0:3"], ["3:7"]]), "graph", 2, 0, tmp_path
+    )
+    assert own.features[1].shape[1] == 4  # whoever numbers columns means those of the file
+    assert load(tmp_path, x[["a"]].assign(a=1, b=2), e, y).joined().features.shape[1] == 2
+    assert "LEAK" not in caplog.text
+    task = load(tmp_path, x.assign(code=[[7, 2, 5][label] for label in LABELS]), e, y)
+    assert "x.csv, column code: LEAK: it alone nearly determines the label in y.csv" in caplog.text
+    assert len(leaks(task.source.tables)) == 1
+    assert_equal(load(tmp_path, x.assign(code=LABELS), e, y, leave_out=["code"]), plain)
 
 
 def test_an_array_may_number_the_nodes(tmp_path, plain, caplog):

@@ -22,6 +22,7 @@ from vflbench.data.relational.cells import Column, as_type, concatenate, infer, 
 from vflbench.data.relational.sql import load
 from vflbench.data.relational.sql_config import Config, Table
 from vflbench.data.relational.sql_sources import Source, shown
+from vflbench.data.tabular import inspection
 from vflbench.types import ConfigError, DataError
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -233,6 +234,52 @@ def test_dates_are_features_where_they_are_listed(here):
     np.testing.assert_allclose(
         run(config).clients[1].features[:, 0], (np.arange(12) - 5.5) / np.arange(12).std(), atol=1e-5
     )
+
+
+def test_columns_are_inspected_as_those_of_other_tables(here, caplog):
+    """Dates, also as texts, are numbers; constant columns and nameless row numbers are no features."""
+    days = pd.date_range("2020-01-01", periods=12, freq="30D")
+    frame = CUSTOMERS.assign(since=days.strftime("%d.%m.%Y"), seen=days, same=3.0, nr=range(12))
+    config = world()
+    config.tables["customers"] = Table(url="customers.csv")
+    frame.rename_axis("").reset_index().to_csv("customers.csv", index=False)
+    task = run(config)
+    _, since, seen, nr = task.clients[1].features.T
+    np.testing.assert_array_equal(since, seen)
+    np.testing.assert_allclose(since, nr, atol=1e-5)
+    told = {column["column"]: column["remarks"][0]["message"] for column in task.source.tables[0]["columns"]}
+    assert told["since"] == "read as dates, the day first" and "so it is dropped" in told["same"]
+    assert "numbers the rows, so it is left out. dataset.tables.customers.features can list it" in told[""]
+    assert "customers, column nr: it numbers the rows in their order" in caplog.text
+    assert inspection.in_words(task.source.tables)[0] == "table customers, column since: read as dates, the day first"
+    config.tables["customers"].features = ["since", "same"]
+    np.testing.assert_array_equal(run(config).clients[1].features, np.stack([since, np.zeros(12)], axis=1))
+    config.tables["customers"].features = ["city"]
+    with pytest.raises(DataError, match=r"column city: is text, not a number"):
+        run(config)
+
+
+def test_a_table_of_constant_columns_keeps_them(here):
+    config = world()
+    CUSTOMERS.assign(age=1).drop(columns="city").to_csv("customers.csv", index=False)
+    config.tables["customers"] = Table(url="customers.csv")
+    assert run(config).clients[1].features.tolist() == [[0]] * 12
+
+
+@pytest.mark.parametrize("layout", ["relational", "aligned"])
+def test_a_column_of_any_table_that_determines_the_label_is_told(here, caplog, layout):
+    ids, kind = RNG.permutation(300), np.arange(300) % 3
+    bought = pd.DataFrame({"id": range(300), "kind": kind, "weight": RNG.normal(size=300)})
+    known = pd.DataFrame({"id": ids, "code": np.array(["q", "r", "p"])[kind[ids]], "age": RNG.integers(18, 80, 300)})
+    known = pd.concat([known, known.assign(age=RNG.integers(18, 80, 300))])  # each row of labels joins two
+    tables = {
+        "bought": Table(**write(bought, "csv", "bought"), label="kind"),
+        "known": Table(**write(known, "csv", "known"), categories=["code"]),
+    }
+    task = run(Config(tables=tables, joins=["bought.id = known.id"], task="classes"), layout)
+    assert [line.split(":")[0] for line in inspection.leaks(task.source.tables)] == ["table known, column code"]
+    assert "column code: LEAK: it alone nearly determines the label kind (balanced accuracy 1.0000" in caplog.text
+    assert "list only others in dataset.tables.known.features" in caplog.text
 
 
 def test_what_is_left_out_is_told(here, caplog):

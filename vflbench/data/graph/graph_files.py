@@ -25,6 +25,8 @@ from vflbench.data.graph import node_ids, node_splits
 from vflbench.data.graph.node_ids import Nodes
 from vflbench.data.graph.node_tables import Files, Table, is_counter, of_array, shown
 from vflbench.data.partition import RawGraph
+from vflbench.data.tabular import inspection, leaks
+from vflbench.data.tabular.columns import ColumnReport, Judged, Remark
 from vflbench.data.tasks import GraphTask
 from vflbench.data.tasks.base import replace_at
 from vflbench.types import DataError, DatasetInfo, DataSource, Problem, Range, closest, refuse
@@ -97,8 +99,11 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     reader = Files(root, config.pyg)
     given, answers = _headed(reader, config.features or "x", config.labels or "y")
     features, nodes = _nodes(config, reader, given)
-    features = _features(features)
+    features, reports = _features(features, config.blocks is None)
     labels, classes = _labels(answers, nodes, config.id, config.classes)
+    reports += _leaks(features, labels, classes, answers)
+    for line in inspection.told(reports, "warning"):
+        log.warning("%s", line)
     own = tuple(_edges(reader, path, nodes) for path in config.client_edges) if config.client_edges else None
     file = "edge_index" if config.pyg and not (own and "edge_index" not in reader.tensors) else config.edges
     every = [_edges(reader, file, nodes)] if file else []
@@ -116,7 +121,8 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
                 keys = f"dataset.train={config.train}, dataset.test={config.test}"
                 raise DataError(f"{config.pyg or config.labels}: too few labelled nodes for a {name} split ({keys}).")
     graph = RawGraph(features.numbers().astype(np.float32), edges, labels, classes)
-    source = DataSource(kind="real", note="the user's own files", files=tuple(reader.stamps))
+    said = ({"file": features.file, "columns": [report.as_dict() for report in reports]},) if reports else ()
+    source = DataSource(kind="real", note="the user's own files", files=tuple(reader.stamps), tables=said)
     return partition.divide(
         config.name, graph, splits, source, config, parties=parties, seed=seed, blocks=blocks, edges=own
     )
@@ -140,7 +146,8 @@ def load_own(
     if given.header is False and given.rows == len(task.labels) + 1:  # as `_headed` has found
         given = reader.table(config.features or "x", "features", header=True)
     features, nodes = _nodes(config, reader, given)
-    block = np.ascontiguousarray(_features(features).numbers()[:, task.columns[index]], dtype=np.float32)
+    features, _ = _features(features, config.blocks is None)
+    block = np.ascontiguousarray(features.numbers()[:, task.columns[index]], dtype=np.float32)
     if config.normalize_features:
         block = partition.row_normalized(block)
     own = _edges(reader, config.client_edges[index], nodes)
@@ -211,8 +218,8 @@ def _nodes(config: Config, files: Files, table: Table) -> tuple[Table, Nodes]:
     return node_ids.without_ids(kept, config.id, config.numbers)
 
 
-def _features(table: Table) -> Table:
-    """Check the features, which are finite numbers.
+def _features(table: Table, drop: bool) -> tuple[Table, list[ColumnReport]]:
+    """The features, which are finite numbers, and those that say nothing: without them if `drop`, unless none remains.
 
     Raises
     ------
@@ -230,7 +237,24 @@ def _features(table: Table) -> Table:
         raise DataError(f"{where}: {cell} where a finite number belongs {count}. {advice}.")
     if not values.size:
         raise DataError(f"{table.file}: holds no features.")
-    return table
+    constant = {*np.flatnonzero(values.min(axis=0) == values.max(axis=0)).tolist()} if drop else set()
+    if len(constant) == len(table.names):
+        return table, []
+    message = Remark("note", "all cells have the same value, so it is dropped")
+    reports = [ColumnReport(table.file, table.names[i], "constant", "", remarks=(message,)) for i in sorted(constant)]
+    return table.only([i for i in range(len(table.names)) if i not in constant]) if constant else table, reports
+
+
+def _leaks(features: Table, labels: np.ndarray, classes: int, answers: Table) -> list[ColumnReport]:
+    """The features that alone nearly determine the label."""
+    known = np.flatnonzero(labels >= 0)
+    values = features.numbers()
+    judged = [
+        Judged(ColumnReport(features.file, name, "number", "", features=1), values[:, i])
+        for i, name in enumerate(features.names)
+    ]
+    (found,) = leaks.mark([judged], [known], labels[known], classes, f"in {answers.file}")
+    return [own.report for own in found if own.report.leak]
 
 
 def _labels(table: Table, nodes: Nodes, given: str | None, classes: int | None) -> tuple[np.ndarray, int]:

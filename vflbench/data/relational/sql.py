@@ -10,7 +10,6 @@ import hashlib
 import itertools
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,17 +19,8 @@ import numpy as np
 from vflbench.data import splits
 from vflbench.data.keys import near, shown
 from vflbench.data.relational import row_facts, sql_sources, tables
-from vflbench.data.relational.cells import (
-    TYPES,
-    Column,
-    Wrong,
-    as_type,
-    concatenate,
-    digest,
-    hashes,
-    refuse_rounded,
-    stable_order,
-)
+from vflbench.data.relational.cells import TYPES, Column, concatenate, digest, hashes, stable_order
+from vflbench.data.relational.sql_columns import Part, as_text, marked, misspelt, place_of, raw_table, summary
 from vflbench.data.relational.sql_config import (
     TASKS,
     Config,
@@ -43,7 +33,8 @@ from vflbench.data.relational.sql_config import (
     roles_of,
 )
 from vflbench.data.relational.sql_sources import Source
-from vflbench.data.relational.tables import RawTable, RawTables
+from vflbench.data.relational.tables import RawTables
+from vflbench.data.tabular import inspection
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.data.tasks.base import replace_at
 from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem, closest, refuse
@@ -58,29 +49,10 @@ DATASETS = (
 )
 
 METRICS = {"rmse": Metric("rmse", "min"), "accuracy": Metric("accuracy", "max"), "auroc": Metric("auroc", "max")}
-MOST_CATEGORIES = 1000  # of one column; with more it is probably a key
 log = logging.getLogger(__name__)
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The rows of one part, in their order."""
-
-    source: Source
-    columns: dict[str, Column]
-    file: str | None  # sha256
-
-    @property
-    def rows(self) -> int:
-        """How many there are."""
-        return len(next(iter(self.columns.values())).values)
-
-    def place(self, row: int) -> str:
-        """How a message names row `row`."""
-        return sql_sources.place(self.source, row)
 
 
 _Stamp = tuple[str | None, tuple[int, int] | None]  # checksum of the file, (rows, checksum) of the keys
@@ -110,10 +82,12 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     stamps = {name: [stamp for _, stamp in parts] for name, parts in mapping.items()}
     _warn_of_near(config, mapping)
     del mapping
-    raw, found = [], {}
+    raw, judged, found = [], [], {}
     for name in config.tables:
         found[name] = [_read(config, name, *part) for part in zip(sources[name], held[name], stamps[name], strict=True)]
-        raw.append(_raw_table(config, name, found[name]))
+        table, columns = raw_table(config, name, found[name])
+        raw.append(table)
+        judged.append(columns)
 
     label = next(name for name, table in config.tables.items() if table.label is not None)
     labels, classes = _labels(config, label, found[label])
@@ -121,9 +95,14 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     if metric.name == "auroc" and classes != 2:
         allowed = f"is for two classes; {called(config, label)} has {classes}"
         raise ConfigError([Problem("dataset.metric", "auroc", allowed)])
-    divided = _divided(config, label, found[label], labels, classes, seed)
+    known = _known(config, found[label])
+    divided = _divided(config, label, known, labels, classes, seed)
     sizes = {name: [part.rows for part in parts] for name, parts in found.items() if len(parts) > 1}
     whole, source = RawTables(tuple(raw), label, labels, classes, joins_of(config)), _source(config, found)
+    judged = marked(config, whole, judged, known.get("entity"))
+    for line in inspection.told((one.report for own in judged for one in own), "warning"):
+        log.warning("%s", line)
+    source = dataclasses.replace(source, tables=summary(judged))
     return tables.divide(config.name, whole, divided, source, metric, layout=layout, parts=parties, sizes=sizes)
 
 
@@ -146,12 +125,12 @@ def load_own(
         if stamp not in task.source.files:
             advice = "has changed since the join was made; start again once it is left alone"
             raise DataError(f"{called(config, name)}: {stamp[0]} {advice}")
-    raw = _raw_table(config, name, found)
+    raw, _ = raw_table(config, name, found)
     raw = dataclasses.replace(raw, keys=tables.joining(raw, task.joins))
     labels, divided = None, None
     if name == task.label_table:
         labels, classes = _labels(config, name, found)
-        drawn = _divided(config, name, found, labels, classes, seed)
+        drawn = _divided(config, name, _known(config, found), labels, classes, seed)
         divided = {split: rows for split, rows in drawn.items() if split != "val" or len(rows)}
     features = tables.standardize(raw, divided["train"] if divided else None)
     sizes = [part.rows for part in found] if len(found) > 1 else None
@@ -161,19 +140,14 @@ def load_own(
 
 
 def _divided(
-    config: Config, name: str, parts: Sequence[_Part], labels: np.ndarray, classes: int, seed: int
+    config: Config, name: str, known: Mapping[str, np.ndarray], labels: np.ndarray, classes: int, seed: int
 ) -> dict[str, np.ndarray]:
     """The rows of each split of the label table `name`, which its owner draws from that table alone.
 
     Raises
     ------
-    DataError : there are too few rows, times or entities; a row has none.
+    DataError : there are too few rows, times or entities.
     """
-    place, every = partial(_place, parts), np.arange(len(labels))
-    known = {}
-    for key, read in (("time", row_facts.times), ("entity", row_facts.entities)):
-        if column := getattr(config, key):
-            known[key] = read(concatenate([part.columns[column] for part in parts]), column, place, every)
     how = splits.plan(config, classes > 0)
     fractions = config.validation, config.test
     drawn = splits.draw(how, labels, *fractions, seed, times=known.get("time"), entities=known.get("entity"))
@@ -182,6 +156,21 @@ def _divided(
     for line in splits.in_words(splits.counts(how, drawn, labels, {c: f"class {c}" for c in range(classes)})):
         log.info("%s", line)
     return drawn
+
+
+def _known(config: Config, parts: Sequence[Part]) -> dict[str, np.ndarray]:
+    """What the split follows: the time and the entity of each row, where a key names their columns.
+
+    Raises
+    ------
+    DataError : a row has none.
+    """
+    place, every = partial(place_of, parts), np.arange(sum(part.rows for part in parts))
+    known = {}
+    for key, read in (("time", row_facts.times), ("entity", row_facts.entities)):
+        if column := getattr(config, key):
+            known[key] = read(concatenate([part.columns[column] for part in parts]), column, place, every)
+    return known
 
 
 def _check_columns(
@@ -278,7 +267,7 @@ def _declaration(table: str, column: str) -> str:
     return f"dataset.tables.{table}.types={{{column}: {'|'.join(TYPES)}}}"
 
 
-def _read(config: Config, name: str, source: Source, held: Sequence[str], stamp: _Stamp) -> _Part:
+def _read(config: Config, name: str, source: Source, held: Sequence[str], stamp: _Stamp) -> Part:
     """A part's keys and features together.
 
     Raises
@@ -291,7 +280,7 @@ def _read(config: Config, name: str, source: Source, held: Sequence[str], stamp:
         named = [*roles_of(config, name).values(), deciding(config, name).values()]
         wanted = list(dict.fromkeys(column for columns in named for column in columns))
     columns = sql_sources.read_keyed(source, wanted, table.types, [key for key in keys if key in wanted])
-    part = _Part(source, columns, _file_stamp(source))
+    part = Part(source, columns, _file_stamp(source))
     now = (part.file, digest([columns[key] for key in keys]) if keys else None)
     if now != stamp:
         rows = f" (rows then and now: {stamp[1][0]}, {part.rows})" if stamp[1] else ""
@@ -303,115 +292,10 @@ def _read(config: Config, name: str, source: Source, held: Sequence[str], stamp:
         return part
     order = stable_order(columns, keys)
     ordered = {column: Column(cells.kind, cells.values[order]) for column, cells in columns.items()}
-    return _Part(source, ordered, sql_sources.stamp(source))
+    return Part(source, ordered, sql_sources.stamp(source))
 
 
-def _raw_table(config: Config, name: str, parts: Sequence[_Part]) -> RawTable:
-    """The parts as one table, its features as numbers."""
-    table, keys = config.tables[name], keys_of(config, name)
-    columns = {column: concatenate([part.columns[column] for part in parts]) for column in parts[0].columns}
-    for column in keys:
-        try:
-            refuse_rounded(columns[column])  # whole numbers of one part beside fractions of another
-        except Wrong as error:
-            where = f"{called(config, name)}: {_place(parts, error.row)}, column {column}"
-            raise DataError(f"{where}: {error.reason}") from None
-    blocks, names = [], []
-    for column in table.features if table.features is not None else _numeric(config, name, columns, parts):
-        if columns[column].kind not in ("number", "date", "empty"):
-            raise DataError(f"{called(config, name)}, column {column}: {_not_numeric(columns[column], column, parts)}")
-        values = _values(columns[column])
-        if np.isinf(values).any():
-            place = _place(parts, int(np.isinf(values).argmax()))
-            raise DataError(f"{called(config, name)}: {place}, column {column}: a value is not finite")
-        blocks.append(values[:, None])
-        names.append(column)
-    for column in table.categories:
-        block, found = _one_hot(config, name, column, columns[column])
-        blocks.append(block)
-        names += [f"{column}={value}" for value in found]
-    if not blocks:
-        advice = "list some under categories, or add a constant in a query"
-        raise DataError(f"{called(config, name)}: no column of numbers to learn from; {advice}")
-    return RawTable(name, {key: columns[key].values for key in keys}, np.concatenate(blocks, axis=1), tuple(names))
-
-
-def _place(parts: Sequence[_Part], row: int) -> str:
-    """How a message names a row that is counted through all parts."""
-    ends = np.cumsum([part.rows for part in parts])
-    which = int(np.searchsorted(ends, row, side="right"))
-    return parts[which].place(row - int(ends[which]) + parts[which].rows)
-
-
-def _numeric(config: Config, name: str, columns: Mapping[str, Column], parts: Sequence[_Part]) -> list[str]:
-    """The columns of numbers that have no other role; a warning names other columns."""
-    taken = {column for role in roles_of(config, name).values() for column in role}
-    taken |= {*deciding(config, name).values()}
-    others = [column for column in columns if column not in taken]
-    left_out = [column for column in others if columns[column].kind != "number"]
-    for column in left_out:
-        for part in parts:
-            if (row := _misspelt(part.columns[column])) is not None:
-                cell = f"{part.columns[column].values[row]!r} where nearly all cells are numbers"
-                advice = f"Correct it, or say which columns are features: dataset.tables.{name}.features"
-                raise DataError(f"{called(config, name)}: {part.place(row)}, column {column}: {cell}. {advice}")
-    if left_out:
-        log.warning(
-            "%s: left out, being no numbers: %s (dataset.tables.%s.categories would take them in)",
-            called(config, name), ", ".join(left_out), name,
-        )  # fmt: skip
-    return [column for column in others if column not in left_out]
-
-
-def _misspelt(column: Column) -> int | None:
-    """The first row of a text column that is no number, if more than nine of ten cells are numbers."""
-    import pandas as pd
-
-    if column.kind != "text":
-        return None
-    words = pd.to_numeric(pd.Series(column.values, dtype=object), errors="coerce").isna().to_numpy() & ~column.null
-    return int(words.argmax()) if 0 < 10 * words.sum() < (~column.null).sum() else None
-
-
-def _not_numeric(column: Column, name: str, parts: Sequence[_Part]) -> str:
-    """Why a column that is listed as a feature cannot be one."""
-    for part in parts:
-        own = part.columns[name]
-        if (row := _misspelt(own)) is not None:
-            return f"{part.place(row)}: {own.values[row]!r} is not a number"
-    if len({part.columns[name].kind for part in parts} - {"empty"}) > 1:
-        return "its parts are unlike: " + ", ".join(f"{part.columns[name].kind} in {part.source}" for part in parts)
-    return f"is {column.kind}, not a number ({parts[0].source}); text is listed under categories"
-
-
-def _values(column: Column) -> np.ndarray:
-    """The column as (n,) float32; dates as days since 1970, which float32 holds to a few minutes."""
-    if column.kind == "date":
-        days = (column.values - np.datetime64(0, "us")) / np.timedelta64(1, "D")
-        return np.asarray(days, dtype=np.float32)  # NaT becomes NaN
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, which is an error
-        return column.values.astype(np.float64).astype(np.float32)
-
-
-def _one_hot(config: Config, name: str, column: str, cells: Column) -> tuple[np.ndarray, list[str]]:
-    """The column as (n, values) float32 of 0 and 1, NaN where NULL, and the values of all parts, in order."""
-    import pandas as pd
-
-    codes, values = pd.factorize(_text(cells), sort=True)
-    if not 0 < len(values) <= MOST_CATEGORIES:
-        many = f"{len(values)} different values, more than {MOST_CATEGORIES}: rather a key"
-        found = many if len(values) else "no value at all"
-        raise DataError(f"{called(config, name)}, column {column}: {found}; take it out of the categories")
-    block = np.eye(len(values), dtype=np.float32)[codes]
-    block[codes < 0] = np.nan
-    return block, [str(value) for value in values]
-
-
-def _text(column: Column) -> np.ndarray:
-    return as_type(column, "text").values
-
-
-def _labels(config: Config, name: str, parts: Sequence[_Part]) -> tuple[np.ndarray, int]:
+def _labels(config: Config, name: str, parts: Sequence[Part]) -> tuple[np.ndarray, int]:
     """Targets, (n,) float64, and 0; or classes, (n,) int64, and their number."""
     import pandas as pd
 
@@ -422,7 +306,7 @@ def _labels(config: Config, name: str, parts: Sequence[_Part]) -> tuple[np.ndarr
     for part in parts:
         cells = part.columns[column]
         if len(kinds) > 1 or not kinds <= set(wanted):
-            row = _misspelt(cells)
+            row = misspelt(cells)
             found = f"{part.source}: {' and '.join(sorted(kinds))}"
             if row is not None:
                 found = f"{part.place(row)}: {cells.values[row]!r}"
@@ -437,11 +321,11 @@ def _labels(config: Config, name: str, parts: Sequence[_Part]) -> tuple[np.ndarr
     allowed = _classes(config, where, [part.columns[column] for part in parts])
     encoded = []
     for part in parts:
-        codes = pd.Index(allowed).get_indexer(pd.Index(_text(part.columns[column]))).astype(np.int64)
+        codes = pd.Index(allowed).get_indexer(pd.Index(as_text(part.columns[column]))).astype(np.int64)
         if (codes < 0).any():
             row = int((codes < 0).argmax())
             shown = ", ".join(allowed if len(allowed) <= 10 else [*allowed[:3], "...", allowed[-1]])
-            found = _text(part.columns[column])[row]
+            found = as_text(part.columns[column])[row]
             raise DataError(f"{where}: {part.place(row)}: label {found!r} is out of range; the classes are {shown}")
         encoded.append(codes)
     return np.concatenate(encoded), len(allowed)
@@ -470,7 +354,7 @@ def _classes(config: Config, where: str, parts: Sequence[Column]) -> list[str]:
     return found
 
 
-def _source(config: Config, found: Mapping[str, Sequence[_Part]]) -> DataSource:
+def _source(config: Config, found: Mapping[str, Sequence[Part]]) -> DataSource:
     """Names and checksums of files, and checksums of a server's rows: no paths, hosts or users."""
     kinds = {"csv": "CSV", "parquet": "Parquet", "excel": "spreadsheet", "sqlite": "SQLite"}
     kinds |= {"duckdb": "DuckDB", "postgresql": "PostgreSQL"}

@@ -10,6 +10,7 @@ from vflbench.data.relational.sql_sources import Source
 from vflbench.data.tasks import Equality
 from vflbench.types import Problem, Range, closest, refuse
 
+MOST_CATEGORIES = 1000  # of one column; with more it is probably a key
 TASKS = {"regression": ("rmse",), "classes": ("accuracy", "auroc")}  # task -> its metrics, the default first
 
 
@@ -30,7 +31,8 @@ class Table:
     password: str | None = None  # refused: every run keeps its configuration
     organisation: str | None = None  # its owner, for messages
     keys: list[str] | None = None  # columns that identify and are no features; null: those that the joins name
-    features: list[str] | None = None  # columns to learn from; null: all other columns of numbers
+    # columns to learn from; null: all others of numbers or dates that are not constant
+    features: list[str] | None = None
     categories: list[str] = field(default_factory=list)  # columns that become one 0/1 feature for each of their values
     # of columns stored as something else
     types: dict[str, Literal["number", "text", "date"]] = field(default_factory=dict)

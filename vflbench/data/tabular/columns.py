@@ -18,7 +18,7 @@ from vflbench.data.keys import plain
 from vflbench.data.relational import dates, sql_sources, written_numbers
 from vflbench.data.relational.cells import TYPES, Column, infer, means_missing, trimmed, without_point
 from vflbench.data.relational.dates import Order
-from vflbench.data.relational.sql import MOST_CATEGORIES
+from vflbench.data.relational.sql_config import MOST_CATEGORIES
 from vflbench.data.relational.sql_sources import Source
 from vflbench.data.tabular import extremes
 

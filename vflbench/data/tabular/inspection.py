@@ -197,6 +197,9 @@ def in_words(tables: Sequence[Mapping[str, Any]], own_rows: str = "ignore", trai
     whose = {True: " and this method", False: ", but not this method", None: " and methods that can use them"}
     lines = []
     for about in tables:
+        if "rows" not in about:  # of graphs and joined tables
+            lines += told((ColumnReport.of(said) for said in about["columns"]), "note")
+            continue
         parts = [f"{about['rows']} rows"]
         if len(tables) > 1:
             parts.append(f"{about['matched']} of them in all files")
