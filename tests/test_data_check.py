@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -159,6 +160,32 @@ def test_files_that_share_an_id_under_two_names(here, capsys):
     assert "150 are in all files, of 200 of a.csv and 150 of b.csv" in text
     code, text = check(capsys, files, "dataset.label=krank", "dataset.alignment=hashed")
     assert code == 0 and f"vflbench choose dataset=tabular_files '{files}'" in text
+
+
+def test_how_rows_are_matched_without_an_id(here, capsys):
+    _, text = check(capsys, "a.csv", "b.csv", "dataset.label=krank")
+    assert "No ID is named, and rows cannot be matched by their order: dataset.id=COLUMN" in text
+    pd.read_csv("b.csv").sort_values("id").to_csv("b.csv", index=False)
+    code, text = check(capsys, "a.csv", "b.csv", "dataset.label=krank")
+    assert code == 0 and "so rows are aligned by the order of their rows, which column id confirms.\n" in text
+    _, text = check(capsys, "a.csv", "b.csv", "dataset.label=krank", "dataset.leave_out=[id]")
+    assert "so rows are aligned by the order of their rows. dataset.id=COLUMN matches them by an ID." in text
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("kranke.db", "dataset=sql reads"), ("sqlite:///kranke.db", "dataset=sql reads"),
+        ("graph.npz", "dataset=graph_files reads"), ("graph", "It is a folder: name the files in it"),
+    ],
+)  # fmt: skip
+def test_what_is_no_table(here, capsys, name, advice):
+    sqlite3.connect(here / "kranke.db").execute("create table t (id, x)").connection.close()
+    np.savez(here / "graph.npz", x=np.ones(3))
+    (here / "graph").mkdir()
+    for words in ([name], ["a.csv", name, "dataset.label=krank"]):
+        code, text = check(capsys, *words)
+        assert code == 1 and f"dataset.files={name}: must be a text file" in text and advice in text
 
 
 @pytest.mark.slow

@@ -137,7 +137,11 @@ def _loose(name: str) -> str:
 
 
 def _compatible(name: str) -> str:
-    return _loose(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()))
+    return _loose(_compatible_form(name))
+
+
+def _compatible_form(name: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 
 def _ungrouped(name: str) -> str:
@@ -149,6 +153,11 @@ NEAR: dict[str, Callable[[str], str]] = {
     "Unicode's compatibility forms (NFKC)": _compatible,
     "digit grouping": _ungrouped,
 }
+
+
+def plainest(name: str) -> str:
+    """The text without any of these differences."""
+    return _ungrouped(_compatible_form(name))
 
 
 def near(ids: Iterable[str], others: Iterable[str]) -> list[tuple[str, list[tuple[str, str]]]]:

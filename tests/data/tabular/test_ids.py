@@ -179,7 +179,7 @@ def test_ids_of_other_names_and_kinds_disprove_it_too(tmp_path, frames, kind):
     if kind == "unlike types":
         shop["id"] = [f"'{i}" for i in bank.id]
     text = told(tmp_path, bank, shop.rename(columns={"id": "patient"}).iloc[ORDER])
-    assert "have the same values in column id and patient, but in another order" in text
+    assert "have the same values in columns id and patient, but in another order" in text
     assert "dataset.files=[{path: a.csv, id: id}, {path: b.csv, id: patient}]" in text
 
 

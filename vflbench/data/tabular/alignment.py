@@ -40,7 +40,7 @@ def align(
     how: str,
     sources: Sequence[Source],
     held: Sequence[dict[str, Column]],
-    features: Sequence[Sequence[str]],
+    looked_at: Sequence[Sequence[str]],
 ) -> Alignment:
     """How the files' rows are brought together.
 
@@ -48,19 +48,20 @@ def align(
     ----------
     ids : per file the columns whose values together identify a sample; none: row i of all files is the same sample.
     how : ``dataset.alignment``.
-    held, features : per file its columns, and the names of those that may be features or name rows.
+    held, looked_at : per file its columns, and the names of those that may show how rows belong together.
 
     Raises
     ------
     DataError : the rows or the IDs do not match.
     """
     if not any(ids):
-        return _by_position(sources, held, features)
+        return _by_position(sources, held, looked_at)
     none = tuple(frozenset[str]() for _ in sources)
-    every = [_checked(*own) for own in zip(sources, held, ids, strict=True)]
+    files = Files(ids, held, looked_at)
+    every = [_checked(*own, files) for own in zip(sources, held, ids, strict=True)]
     if len(sources) == 1:
         return Alignment([slice(None)], "", (), none)
-    column = " and ".join(dict.fromkeys(", ".join(own) for own in ids))
+    column = " and ".join(dict.fromkeys(_listed(own) for own in ids))
     first, places = every[0], [own.of for own in every]
     for source, other in zip(sources[1:], every[1:], strict=True):
         _warn_of_near(sources[0], first, source, other)
@@ -82,10 +83,13 @@ def align(
 
 
 def _by_position(
-    sources: Sequence[Source], held: Sequence[dict[str, Column]], features: Sequence[Sequence[str]]
+    sources: Sequence[Source], held: Sequence[dict[str, Column]], looked_at: Sequence[Sequence[str]]
 ) -> Alignment:
+    none = tuple(frozenset[str]() for _ in sources)
+    if len(sources) == 1:
+        return Alignment([slice(None)], "", (), none)
     counts = [len(next(iter(columns.values())).values) for columns in held]
-    shared = positions.shared(held, features) if len(sources) > 1 else []
+    shared = positions.shared(held, looked_at)
     for source, count in zip(sources[1:], counts[1:], strict=True):
         if count != counts[0]:
             advice = "without dataset.id row i of all files must be the same sample; name the column of the IDs"
@@ -95,13 +99,16 @@ def _by_position(
     for pair in shared:
         if pair.row is not None:
             raise DataError(positions.disproof(pair, sources, held))
-        for file, column in zip(pair.files, pair.columns, strict=True):
+        for file, columns in zip(pair.files, pair.columns, strict=True):
             if pair.names:
-                named[file].add(column)
-    note = "aligned by the order of their rows" if len(sources) > 1 else ""
+                named[file].update(columns)
+    proved = {file for pair in shared if pair.proves for file in pair.files}
+    for file, (source, own, names) in enumerate(zip(sources, held, looked_at, strict=True)):
+        if file not in proved and (found := positions.shuffled(own, names)) is not None:
+            raise DataError(positions.of_shuffled(source, own, *found))
+    note = "aligned by the order of their rows"
     if any(named):
-        columns = ", ".join(sorted(set().union(*named)))
-        note += f", which column {columns} confirms"
+        note += f", which {positions.called(sorted(set().union(*named)))} confirms"
     return Alignment([slice(None)] * len(sources), note, (), tuple(map(frozenset, named)))
 
 
@@ -129,13 +136,49 @@ def _warn_of_near(source: Source, rows: Rows, other: Source, others: Rows) -> No
         log.warning(told, len(pairs), source, other, kind, *pair)
 
 
-def _checked(source: Source, held: dict[str, Column], columns: Sequence[str]) -> Rows:
-    rows = rows_of(source, held, columns)
+def _checked(source: Source, held: dict[str, Column], columns: Sequence[str], files: Files) -> Rows:
+    rows = rows_of(source, held, columns, files)
     if rows.wrong:
         raise DataError(rows.wrong[0])
     for note in rows.notes:
         log.info("%s", note)
     return rows
+
+
+@dataclass(frozen=True)
+class Files:
+    """All files, each with the columns of its IDs, all columns, and those that may show how rows belong together."""
+
+    ids: Sequence[Sequence[str]]
+    held: Sequence[dict[str, Column]]
+    looked_at: Sequence[Sequence[str]]
+
+    def told_apart(self) -> str:
+        """The end of a message about an ID of several rows: how these can be told apart."""
+        first, *others = self.held
+        if not others:
+            whose = self.ids[0][0]
+            return f"; each ID must be there once. If {whose} says whose rows they are, {ENTITY.format(whose)}"
+        for name in self.looked_at[0]:
+            if not all(name in own and positions.may_identify(held[name]) for own, held in self._each()):
+                continue
+            if any(name in own for own in self.ids):
+                continue
+            named = [[*own, name] for own in self.ids]
+            if all(
+                positions.together(first, own, (named[0], names), least=0) is not None
+                for own, names in zip(others, named[1:], strict=True)
+            ):
+                alike = all(own == self.ids[0] for own in self.ids)
+                how = f"type {positions.typed('id', named[0])}" if alike else "list it in the id of each file, too"
+                return f"; column {name} tells such rows apart: {how}"
+        return "; each ID must be there once in each file"
+
+    def _each(self) -> Iterator[tuple[Sequence[str], dict[str, Column]]]:
+        return zip(self.looked_at, self.held, strict=True)
+
+
+ENTITY = "type dataset.entity={0} in place of dataset.id: no {0} is then in two parts"
 
 
 @dataclass(frozen=True)
@@ -152,14 +195,19 @@ class Rows:
         return one([str(part.raw[self.of[name]]) for part in self.parts])
 
 
-def rows_of(source: Source, held: dict[str, Column], columns: Sequence[str]) -> Rows:
+def rows_of(source: Source, held: dict[str, Column], columns: Sequence[str], files: Files | None = None) -> Rows:
     """The rows of a file by their IDs, which the `columns` have together, and what is wrong with them."""
-    parts, notes, named = list[keys.Ids](), list[str](), f"column {', '.join(columns)}"
+    parts, notes, named = list[keys.Ids](), list[str](), f"column {_listed(columns)}"
     for column in columns:
         try:
             parts.append(keys.of(held[column]))
         except Wrong as error:
-            return Rows({}, parts, [f"{sql_sources.place(source, error.row)}, column {column}: {error.reason}"], [])
+            return Rows(
+                {},
+                parts,
+                [f"{sql_sources.place(source, error.row)}, column {positions.named(column)}: {error.reason}"],
+                [],
+            )
         notes += [f"{source}, column {column}: {parts[-1].note}"] if parts[-1].note else []
     places: dict[str, int] = {}
     none, again = list[int](), list[int]()
@@ -177,8 +225,15 @@ def rows_of(source: Source, held: dict[str, Column], columns: Sequence[str]) -> 
         told = f"the ID {name!r} is there twice"
         if before != now:
             told += f": {keys.alike(before, now)}"
-        wrong.append(f"{sql_sources.place(source, again[0])}, {named}: {told}{inspection.others(source, again)}")
+        advice = files.told_apart() if files and before == now else ""
+        wrong.append(
+            f"{sql_sources.place(source, again[0])}, {named}: {told}{inspection.others(source, again)}{advice}"
+        )
     return Rows(places, parts, wrong, notes)
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return ", ".join(map(positions.named, columns))
 
 
 def one(cells: Sequence[str]) -> str:

@@ -11,11 +11,14 @@ from typing import Any
 
 from vflbench.data import sanity
 from vflbench.data.relational import sql_sources
+from vflbench.data.relational.cells import Column
 from vflbench.data.relational.sql_sources import Form, Source
 from vflbench.data.tabular import alignment, columns, entries, inspection, tabular_files
 from vflbench.data.tabular.columns import ColumnReport
 from vflbench.data.tabular.tabular_files import Config
-from vflbench.types import ConfigError, DataError, VflbenchError
+from vflbench.types import ConfigError, DataError, VflbenchError, refuse
+
+Held = dict[str, Column]  # the columns of a file
 
 
 @dataclass(frozen=True)
@@ -68,12 +71,12 @@ def check(config: Config, root: Path | None) -> Checked:
     problems, tables = _tried(config, root)
     checked = Checked([], problems)
     read = [found for i in range(len(config.files)) if (found := _file(config, i, root)) is not None]
-    checked.files = [file for file, _ in read]
+    checked.files = [file for file, *_ in read]
     for file, about in zip(checked.files, tables, strict=False):
         known = {said["column"]: ColumnReport.of(said) for said in about["columns"]}  # of the rows that are used
         file.columns[:] = [known.get(report.column, report) for report in file.columns]
     if len(read) == len(config.files) > 1:
-        checked.matching = [_matching(config, checked.files, [ids for _, ids in read])]
+        checked.matching = [_matching(config, *zip(*read, strict=True))]
     if config.label is None:
         checked.advice = ["Name the column to predict, which is in the first file: dataset.label=COLUMN"]
     return checked
@@ -98,23 +101,22 @@ def _tried(config: Config, root: Path | None) -> tuple[list[str], Sequence[Any]]
         return [line.strip() for line in others] or [first], ()
 
 
-def _file(config: Config, index: int, root: Path | None) -> tuple[File, Collection[str]] | None:
-    """A file by itself, and its IDs; None where it cannot be read."""
+def _file(config: Config, index: int, root: Path | None) -> tuple[File, Collection[str], Source, Held] | None:
+    """A file by itself, its IDs, and where it is read from; None where it cannot be read."""
     try:
+        refuse(entries.check([config.files[index]]))
         (source,) = entries.find([config.files[index]], root)
         names = sql_sources.columns(source)
         ids = [name for name in tabular_files.ids_of(config)[index] if name in names]
         held = sql_sources.read(source, names, dict.fromkeys(ids, "id"))
         reports = [_report(config, source, name, held, ids, index) for name in names]
         known = alignment.rows_of(source, held, ids).of if ids else ()
-        return File(str(source), len(held[names[0]].values), sql_sources.form(source), reports), known
+        return File(str(source), len(held[names[0]].values), sql_sources.form(source), reports), known, source, held
     except VflbenchError:
         return None
 
 
-def _report(
-    config: Config, source: Source, name: str, held: dict[str, Any], ids: Sequence[str], index: int
-) -> ColumnReport:
+def _report(config: Config, source: Source, name: str, held: Held, ids: Sequence[str], index: int) -> ColumnReport:
     about = columns.judge(source, name, held[name], slice(None), config).report
     if name in ids:
         return dataclasses.replace(about, taken_for="id", why="dataset.id names it", becomes="matches rows", remarks=())
@@ -129,10 +131,22 @@ def _report(
     return about
 
 
-def _matching(config: Config, files: Sequence[File], ids: Sequence[Collection[str]]) -> str:
+def _matching(
+    config: Config,
+    files: Sequence[File],
+    ids: Sequence[Collection[str]],
+    sources: Sequence[Source],
+    held: Sequence[Held],
+) -> str:
     """How the rows of several files belong together."""
-    if not any(tabular_files.ids_of(config)):
-        return "No ID is named, so row i of all files is the same sample. dataset.id=COLUMN matches rows by an ID."
-    common = len(set(ids[0]).intersection(*ids[1:]))
-    counts = [f"{len(own)} of {file.name}" for file, own in zip(files, ids, strict=True)]
-    return f"Rows are matched by their IDs: {common} are in all files, of {' and '.join(counts)}."
+    named = tabular_files.ids_of(config)
+    if any(named):
+        common = len(set(ids[0]).intersection(*ids[1:]))
+        counts = [f"{len(own)} of {file.name}" for file, own in zip(files, ids, strict=True)]
+        return f"Rows are matched by their IDs: {common} are in all files, of {' and '.join(counts)}."
+    try:
+        found = alignment.align(named, config.alignment, sources, held, tabular_files.looked_at(config, held))
+    except DataError:
+        return "No ID is named, and rows cannot be matched by their order: dataset.id=COLUMN matches them by an ID."
+    advice = "" if any(found.named) else " dataset.id=COLUMN matches them by an ID."
+    return f"No ID is named, so rows are {found.note}.{advice}"

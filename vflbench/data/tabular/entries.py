@@ -8,6 +8,9 @@ from vflbench.data.relational import sql_sources
 from vflbench.data.relational.sql_sources import Source
 from vflbench.types import Problem, closest, refuse
 
+DATABASES = (".db", ".db3", ".sqlite", ".sqlite3", ".duckdb")
+GRAPHS = (".npz", ".npy", ".pt", ".pth")
+
 
 @dataclass
 class Entry:
@@ -44,8 +47,20 @@ def check(files: Sequence[str | Entry]) -> list[Problem]:
 
 def _check(entry: Entry, table: Source, key: str) -> list[Problem]:
     if table.kind not in sql_sources.FILES:
-        return [Problem("dataset.files", sql_sources.shown(entry.path), f"must be {sql_sources.TABLES}")]
+        allowed = f"must be {sql_sources.TABLES}{_elsewhere(entry.path)}"
+        return [Problem("dataset.files", sql_sources.shown(entry.path), allowed)]
     return [*sql_sources.check_package(table, "dataset.files"), *sql_sources.check_form(table, key)]
+
+
+def _elsewhere(path: str) -> str:
+    """Which data set reads what is no table."""
+    if "://" in path or path.lower().endswith(DATABASES):
+        return "; dataset=sql reads tables of a database"
+    if path.lower().endswith(GRAPHS):
+        return "; dataset=graph_files reads the files of a graph"
+    if Path(path).expanduser().is_dir():
+        return ". It is a folder: name the files in it; dataset=graph_files reads those of a graph"
+    return ""
 
 
 def find(files: Sequence[str | Entry], root: Path | None) -> list[Source]:

@@ -1,15 +1,21 @@
 """Whether row i of several files can be the same sample: a column that two files share must be in the same order.
 
 They share a column if its values are all different in both files, and the same ones. Names of columns need not agree.
-Nearly the same values are enough where they cannot be so by chance: texts, and numbers that are far apart.
+Nearly the same values are enough where they cannot be so by chance: texts, and numbers that are far apart. A few cells
+may be empty or repeated, and IDs may be written differently. Columns of one name tell more: part of the values is
+enough, and an ID has no other value in the same row. Two or three of them may name the rows together.
 
 No evidence are rows that are merely numbered in their order, and values that several columns of a file have: ranks and
 quantiles.
 """
 
+import itertools
+import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -18,39 +24,81 @@ from vflbench.data import keys
 from vflbench.data.relational import sql_sources
 from vflbench.data.relational.cells import Column, Wrong
 from vflbench.data.relational.sql_sources import Source
+from vflbench.data.tabular import columns
 
 DENSE = 0.25  # of all whole numbers between the least and the largest: from here on, many may be in common by chance
 COMMON = 0.5  # of the values: so many are in common where two files share a column,
-COMMON_DENSE = 0.9  # or so many, in columns of one name
+COMMON_DENSE = 0.9  # or so many, in columns of one name, and in several columns together;
+COMMON_PART = 1 / 3  # or so many, in columns of one name, if most of them are in other rows:
+FEWEST_PART = 8  # and at least so many
+FLAWS = 0.05  # of the rows, but at least one: so many cells may be empty or repeated
+TOGETHER = 8  # columns of one name that are tried together
+# what IDs are called, as id, customer_id, patientId, Kundennummer, Pat.-Nr
+_ID = re.compile(
+    r"(?i:(.*[\W_])?(ids?|uuid|guid|key|nr|no|number)|.*nummer|e-?mail|mrn|ssn|iban)|.*[a-z](Id|ID|Nr|No|Key)"
+    r"|(?i:(patient|customer|client|user|person|member|subject|kunden?)(id|nr|no)?)"
+)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A column that two files share."""
+    """Columns that two files share; several name the rows together."""
 
     files: tuple[int, int]
-    columns: tuple[str, str]
+    columns: tuple[tuple[str, ...], tuple[str, ...]]
     row: int | None  # the first that differs; None: the order is the same
-    names: bool  # whether it names rows: whole numbers, texts and dates do; other numbers are measurements
+    names: bool  # whether they name rows: whole numbers, texts and dates do; other numbers are measurements
+    values: str = "the same"  # alike: but for their writing; part of them, none
+    said: str = ""  # how the values differ
+    weak: bool = False  # it disproves nothing if another column proves the order
+    counts: bool = False  # in both files it merely numbers the rows
+
+    @property
+    def proves(self) -> bool:
+        """Whether it shows that the order is the same."""
+        return self.row is None and not self.counts
 
 
 @dataclass(frozen=True)
-class _Distinct:
-    """A column whose values are all different."""
+class _Column:
+    """A column whose values are all different, or nearly so."""
 
     name: str
-    values: np.ndarray  # floats, or the texts of IDs
+    values: np.ndarray  # floats of measurements; else the texts of IDs, None where there is none
     dense: bool
-    signature: int  # of the set of its values
+    texts: bool = False
 
     @property
     def measured(self) -> bool:
         return self.values.dtype.kind == "f"
 
+    @cached_property
+    def known(self) -> frozenset[str]:
+        return frozenset(self.values.tolist()) - {None}
+
+    @cached_property
+    def complete(self) -> bool:
+        """Whether all values are there and different."""
+        return len(self.known) == len(self.values)
+
+    @cached_property
+    def signature(self) -> int:
+        """Of the set of its values."""
+        return hash(np.sort(self.values).tobytes() if self.measured else self.known)
+
+    @cached_property
     def counts(self) -> bool:
         """Whether it numbers the rows in their order, from 0 or 1."""
         count = len(self.values)
         return any(list(self.values) == list(map(str, range(first, first + count))) for first in (0, 1))
+
+    @cached_property
+    def plain(self) -> "_Column":
+        """Its values in a writing that IDs share which are alike."""
+        if not self.texts:
+            return self
+        plain = [value if value is None else keys.plainest(value) for value in self.values]
+        return replace(self, values=np.array(plain, dtype=object))
 
 
 def shared(held: Sequence[dict[str, Column]], looked_at: Sequence[Sequence[str]]) -> list[Pair]:
@@ -65,73 +113,273 @@ def shared(held: Sequence[dict[str, Column]], looked_at: Sequence[Sequence[str]]
     often = [Counter(column.signature for column in own) for own in files]
     pairs = []
     for one, other in combinations(range(len(files)), 2):
-        by_values: dict[int, list[_Distinct]] = {}
+        by_values: dict[int, list[_Column]] = {}
         for column in files[other]:
             by_values.setdefault(column.signature, []).append(column)
-        names = [column for column in files[other] if not column.measured]
+        names, found = [column for column in files[other] if not column.measured], list[Pair | None]()
         for a in files[one]:
             for b in by_values.get(a.signature, []) if a.measured else names:
                 alone = often[one][a.signature] == often[other][b.signature] == 1
-                if (alone or (a.name == b.name and not a.measured)) and _same_values(a, b):
-                    differ = a.values[: len(b.values)] != b.values[: len(a.values)]
-                    row = int(differ.argmax()) if differ.any() else None
-                    pairs.append(Pair((one, other), (a.name, b.name), row, not a.measured))
-    return sorted(pairs, key=lambda pair: (pair.row is None, not pair.names))
+                found.append(_compared((one, other), a, b, alone))
+        single = {column.name for column in files[one] + files[other]}
+        several = [name for name in looked_at[one] if name in {*looked_at[other]} - single]
+        found.append(_together((one, other), held[one], held[other], several))
+        own = [pair for pair in found if pair]
+        proved = any(pair.proves for pair in own)
+        pairs += [pair for pair in own if not (proved and pair.weak)]
+    return sorted(pairs, key=lambda pair: (pair.row is None, pair.weak, not pair.names))
 
 
-def _distinct(held: dict[str, Column], names: Sequence[str]) -> Iterator[_Distinct]:
-    """Of the columns `names` those whose values are all there and all different."""
+def _distinct(held: dict[str, Column], names: Sequence[str]) -> Iterator[_Column]:
+    """Of the columns `names` those whose values are all different, or nearly so; measurements must be all there."""
+    import pandas as pd
+
     for name in names:
-        column = held[name]
-        values, dense = column.values, column.kind == "date"
-        if column.kind not in ("number", "text", "date") or len(values) < 2 or column.null.any():
+        column, null = held[name], held[name].null
+        known = column.values[~null]
+        if column.kind not in ("number", "text", "date") or len(known) < 2:
             continue
-        if len(np.unique(values) if values.dtype != object else set(values.tolist())) < len(values):
+        flaws = len(null) - len(pd.unique(known))
+        if known.dtype.kind == "f" and not (known == np.floor(known)).all():
+            if not flaws:
+                yield _Column(name, column.values, False)
             continue
-        whole = values.dtype.kind == "f" and bool((values == np.floor(values)).all())
-        if values.dtype.kind == "f" and not whole:
-            yield _Distinct(name, values, False, hash(np.sort(values).tobytes()))
+        if flaws > max(1, FLAWS * len(null)):
             continue
         try:
             texts = keys.of(column).values
         except Wrong:
             continue
-        if None not in texts and len(known := frozenset(texts.tolist())) == len(texts):
-            if column.kind == "number":
-                dense = len(values) >= DENSE * (float(values.max()) - float(values.min()) + 1)
-            yield _Distinct(name, texts, dense, hash(known))
+        dense = column.kind == "date"
+        if column.kind == "number":
+            dense = len(known) >= DENSE * (float(known.max()) - float(known.min()) + 1)
+        found = _Column(name, texts, dense, column.kind == "text")
+        if len(texts) - len(found.known) <= max(1, FLAWS * len(texts)):
+            yield found
 
 
-def _same_values(a: _Distinct, b: _Distinct) -> bool:
-    if a.signature == b.signature:
-        return True
-    if a.measured or (a.counts() and b.counts()):
+def _compared(files: tuple[int, int], a: _Column, b: _Column, alone: bool) -> Pair | None:
+    """What two columns show of the order; None: nothing.
+
+    Parameters
+    ----------
+    alone : whether no other column of their files has the same values.
+    """
+    named = (a.name,), (b.name,)
+    if a.measured:
+        return Pair(files, named, _first(a, b), names=False) if alone else None
+    values, said, strong = "none", "", _share(a, b, alone)
+    if not strong and (a.texts or b.texts) and _share(a.plain, b.plain, alone):
+        said, values, strong = _alike(a, b), "alike", True
+        a, b = a.plain, b.plain
+    row = _first(a, b)
+    if not (strong or (row is not None and _disagree(a, b))):
+        return None
+    if values != "alike" and (common := len(a.known & b.known)):
+        said = f"{common} of {min(len(a.known), len(b.known))}"
+        values = "the same" if a.known == b.known else "part"
+    names = (a.complete and b.complete) or _called_id(a.name)
+    return Pair(files, named, row, names, values, said, not strong, a.counts and b.counts)
+
+
+def _share(a: _Column, b: _Column, alone: bool) -> bool:
+    """Whether so many values are in common as in a column that both files have."""
+    if not (alone or a.name == b.name):
         return False
-    common = len({*a.values} & {*b.values}) / min(len(a.values), len(b.values))
+    if a.signature == b.signature and a.complete and b.complete:
+        return True
+    if a.counts and b.counts:
+        return False
+    common = len(a.known & b.known) / min(len(a.known), len(b.known))
     if a.dense or b.dense:
-        return a.name == b.name and common >= COMMON_DENSE
+        sure = a.complete and b.complete
+        return a.name == b.name and common >= COMMON_DENSE and (sure or _called_id(a.name))
     return common >= COMMON
 
 
+def _disagree(a: _Column, b: _Column) -> bool:
+    """Whether columns of one name show that rows differ, though few of their values are in common."""
+    if a.name != b.name or (a.counts and b.counts):
+        return False
+    if _called_id(a.name):
+        return True
+    common = len(a.known & b.known)
+    if a.dense or b.dense or common < max(FEWEST_PART, COMMON_PART * min(len(a.known), len(b.known))):
+        return False
+    same = a.values[: len(b.values)] == b.values[: len(a.values)]
+    return 2 * int(same.sum()) < common  # values that stand in the same row, as of two years, confirm it rather
+
+
+def _called_id(name: str) -> bool:
+    return _ID.fullmatch(name.strip(" .:#")) is not None
+
+
+def _first(a: _Column, b: _Column) -> int | None:
+    """The first row that has different values; what one of the two lacks is not compared."""
+    one, other = a.values[: len(b.values)], b.values[: len(a.values)]
+    differ = one != other
+    if not a.measured:
+        differ &= np.array([x is not None and y is not None for x, y in zip(one, other, strict=True)])
+    return int(differ.argmax()) if differ.any() else None
+
+
+def _alike(a: _Column, b: _Column) -> str:
+    """How values that are alike differ, with an example."""
+    kind, pairs = keys.near(a.known, b.known)[0]
+    return f"{kind}, as {' and '.join(keys.shown(*pairs[0]))}"
+
+
+# --- several columns together -----------------------------------------------------------------------------------------
+
+
+def together(
+    one: dict[str, Column], other: dict[str, Column], named: tuple[Sequence[str], Sequence[str]], least: float
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Per row of two files a number for the values in the columns `named`; None where these do not name the rows.
+
+    Parameters
+    ----------
+    least : the part of the rows, of the shorter file, that must be in both, and at least one row.
+    """
+    import pandas as pd
+
+    codes = np.zeros(sum(len(next(iter(own.values())).values) for own in (one, other)), np.int64)
+    count = len(next(iter(one.values())).values)
+    for a, b in zip(*named, strict=True):
+        try:
+            values = np.concatenate([keys.of(one[a]).values, keys.of(other[b]).values])
+        except Wrong:
+            return None
+        own, found = pd.factorize(values, use_na_sentinel=False)
+        codes = pd.factorize(codes * len(found) + own)[0]
+    first, second = codes[:count], codes[count:]
+    if any(len(np.unique(part)) < len(part) for part in (first, second)):
+        return None
+    common = len(np.intersect1d(first, second))
+    return (first, second) if common >= max(1, least * min(len(first), len(second))) else None
+
+
+def may_identify(column: Column) -> bool:
+    """Whether it holds texts, dates or whole numbers, which with others may say whose row it is."""
+    known = column.values[~column.null]
+    if column.kind == "number" and known.dtype.kind == "f":
+        return bool((known == np.floor(known)).all())
+    return column.kind in ("number", "text", "date")
+
+
+def _together(
+    files: tuple[int, int], one: dict[str, Column], other: dict[str, Column], names: Sequence[str]
+) -> Pair | None:
+    """Two or three columns of `names` that name the rows together."""
+    tried = [name for name in names if may_identify(one[name]) and may_identify(other[name])][:TOGETHER]
+    for named in itertools.chain(combinations(tried, 2), combinations(tried, 3)):
+        if (codes := together(one, other, (named, named), COMMON_DENSE)) is not None:
+            size = min(map(len, codes))
+            differ = codes[0][:size] != codes[1][:size]
+            row = int(differ.argmax()) if differ.any() else None
+            return Pair(files, (named, named), row, names=False, weak=True)
+    return None
+
+
+# --- a number of the rows in one file ---------------------------------------------------------------------------------
+
+
+def shuffled(held: dict[str, Column], names: Sequence[str]) -> tuple[str, int] | None:
+    """A column without a name of its own that numbers the rows in another order, and the first row that shows it.
+
+    Programs write such columns. So the rows were shuffled or sorted once they were numbered.
+    """
+    for name in names:
+        column = held[name]
+        if column.kind != "number" or len(column.values) < 2 or column.null.any():
+            continue
+        values = column.values.astype(np.float64)
+        falls = np.flatnonzero(np.diff(values) < 0)
+        every = np.sort(values)
+        own = "" if name.startswith(columns.MADE_UP) else name
+        close = every[0] >= 0 and len(every) >= DENSE * (every[-1] - every[0] + 1)
+        if len(falls) and close and columns.numbers_rows(own, every):
+            return name, int(falls[0]) + 1
+    return None
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def named(column: str) -> str:
+    """How a message names a column, of which some have no name."""
+    return column if column.strip() else f"{column!r} (it has no name)"
+
+
+def called(names: Sequence[str]) -> str:
+    """How a message names columns."""
+    names = [*map(named, dict.fromkeys(names))]
+    return f"column{'s' if len(names) > 1 else ''} {' and '.join(names)}"
+
+
 def key(pair: Pair, sources: Sequence[Source]) -> str:
-    """What to type so that rows are matched by the column."""
-    if len(set(pair.columns)) == 1:
-        return f"dataset.id={pair.columns[0]}"
+    """What to type so that rows are matched by the columns."""
+    one, other = pair.columns
+    if one == other:
+        return typed("id", one[0] if len(one) == 1 else one)
     named = zip(pair.files, pair.columns, strict=True)
-    entries = ", ".join(f"{{path: {sources[file].url}, id: {column}}}" for file, column in named)
-    return f"dataset.files=[{entries}]"
+    entries = ", ".join(f"{{path: {_quoted(sources[file].url)}, id: {_quoted(own[0])}}}" for file, own in named)
+    return f"'dataset.files=[{entries}]'"
+
+
+def typed(leaf: str, value: str | Sequence[str]) -> str:
+    """An option of the data set as it is typed."""
+    if isinstance(value, str):
+        return f"dataset.{leaf}={value}" if _quoted(value) == value else f"'dataset.{leaf}={_quoted(value)}'"
+    return f"'dataset.{leaf}=[{','.join(map(_quoted, value))}]'"
+
+
+def _quoted(value: str) -> str:
+    return value if re.fullmatch(r"[\w./-]*[^\W\d][\w./-]*", value, re.ASCII) else json.dumps(value, ensure_ascii=False)
 
 
 def disproof(pair: Pair, sources: Sequence[Source], held: Sequence[dict[str, Column]]) -> str:
     """Why row i of two files is not the same sample."""
     assert pair.row is not None
-    columns = " and ".join(dict.fromkeys(pair.columns))
-    cells = [
-        f"{sql_sources.place(sources[file], pair.row)}: {held[file][column].values[pair.row]}"
-        for file, column in zip(pair.files, pair.columns, strict=True)
-    ]
+    where = called([name for own in pair.columns for name in own])
+    cells = []
+    for file, own in zip(pair.files, pair.columns, strict=True):
+        values = ", ".join(str(held[file][name].values[pair.row]) for name in own)
+        cells.append(f"{sql_sources.place(sources[file], pair.row)}: {values}")
+    what = {
+        "the same": f"have the same values in {where}, but in another order",
+        "alike": f"have values in {where} that differ only in {pair.said}, and are in another order",
+        "part": f"have {pair.said} values in {where} in common, but not all in the same rows",
+        "none": f"have no value in {where} in common",
+    }[pair.values]
+    them = "If it is the ID" if len({*pair.columns[0]}) == 1 else "If they are the ID"
+    advice = {
+        "the same": f"type {key(pair, sources)}",
+        "alike": f"write it alike in all files, and type {key(pair, sources)}",
+        "part": f"type {key(pair, sources)} and dataset.alignment=psi or hashed, to keep the rows that all files have",
+        "none": "the files have no sample in common",
+    }[pair.values]
     return (
-        f"{' and '.join(str(sources[file]) for file in pair.files)} have the same values in column {columns}, but in "
-        f"another order ({'; '.join(cells)}): row i of both is not the same sample. If the column is the ID, type "
-        f"{key(pair, sources)}. If it is none, name it in dataset.leave_out"
+        f"{' and '.join(str(sources[file]) for file in pair.files)} {what} ({'; '.join(cells)}): row i of both is not "
+        f"the same sample. {them}, {advice}. If not, {left_out(pair.columns[0] + pair.columns[1])}"
     )
+
+
+def of_shuffled(source: Source, held: dict[str, Column], name: str, row: int) -> str:
+    """Why row i of a file need not be the same sample as in others."""
+    before, now = (f"{held[name].values[i]:g} in {_at(source, i)}" for i in (row - 1, row))
+    return (
+        f"{source}, {called([name])}: it numbers the rows, but in another order ({before}, {now}), so they were "
+        "shuffled or sorted, and row i need not be the same sample as in the other files. Name the column of the IDs: "
+        f"dataset.id=COLUMN. If all files have this order, {left_out([name])}"
+    )
+
+
+def _at(source: Source, row: int) -> str:
+    return sql_sources.place(source, row).removeprefix(f"{source}, ")
+
+
+def left_out(names: Sequence[str]) -> str:
+    """What to type so that columns are no evidence."""
+    names = list(dict.fromkeys(names))
+    return f"name {'them' if names[1:] else 'it'} in dataset.leave_out, as {typed('leave_out', names)}"

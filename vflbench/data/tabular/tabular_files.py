@@ -3,8 +3,8 @@
 `dataset.alignment` says how rows of several files are brought together. They stand in the order of the first file.
 
 given  With `id` every file has the same IDs, in any order. Without it row i of all files is the same sample, and you
-       vouch for that. If files share a column of distinct values in another order, they are refused. A column of whole
-       numbers, texts or dates that confirms the order is no feature.
+       vouch for that. If files share a column of distinct values in another order, they are refused (positions.py). A
+       column of whole numbers, texts or dates that confirms the order is no feature.
 psi    The rows whose ID is in every file, found by private set intersection (ECDH; openmined-psi). The labels' owner is
        the client, and every other party is a server. The owner learns which of its IDs each other party has; the others
        learn how many it has. Then it tells them the IDs that all have, as SHA-256. This is done once, before the run
@@ -35,8 +35,10 @@ from vflbench.data.relational import sql_sources
 from vflbench.data.relational.cells import Column
 from vflbench.data.relational.sql_sources import Source
 from vflbench.data.tabular import alignment, columns, entries, inspection, labels, leaks, own_splits, table
+from vflbench.data.tabular.alignment import Alignment
 from vflbench.data.tabular.columns import Judged
 from vflbench.data.tabular.entries import Entry
+from vflbench.data.tabular.labels import Labels
 from vflbench.data.tabular.table import Table
 from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
 from vflbench.data.tasks.base import replace_at
@@ -122,8 +124,13 @@ def _check_matching(config: Config) -> list[Problem]:
 
 def ids_of(config: Config) -> list[list[str]]:
     """Per file the columns that together identify a sample; none: rows are matched by their order."""
-    own = [entries.of(file).id or config.id or [] for file in config.files]
-    return [[id] if isinstance(id, str) else [*id] for id in own]
+    own = [config.id if (id := entries.of(file).id) is None else id for file in config.files]
+    return [[id] if isinstance(id, str) else [*(id or ())] for id in own]
+
+
+def looked_at(config: Config, names: Sequence[Iterable[str]]) -> list[list[str]]:
+    """Per file the columns, of those it has, that may show how rows of several files belong together."""
+    return [[name for name in own if name not in {config.label, *config.leave_out}] for own in names]
 
 
 def most_parties(config: Config, layout: str, root: Path | None) -> int | None:
@@ -165,27 +172,18 @@ def _load(
     sources = entries.find(config.files, root)
     names = [sql_sources.columns(source) for source in sources]
     features, ids = _features(config, sources, names), ids_of(config)
-    several = len(sources) > 1
-    held = []
-    for i, (source, own) in enumerate(zip(sources, features, strict=True)):
-        decisive = [config.label, config.time, config.entity] if i == 0 else []  # about the rows, of the labels' owner
-        wanted = list(dict.fromkeys([*own, *filter(None, decisive), *ids[i]]))
-        held.append(sql_sources.read(source, wanted, dict.fromkeys(ids[i], "id")))
-        _refuse_empty(source, held[-1])
+    several, evidence = len(sources) > 1, looked_at(config, names)
+    held = _read(config, sources, evidence)
     as_given = held[0][config.label]
     label = labels.read(as_given, config.label, sources[0], config.task, config)
     blanks = [[*inspection.blank(*own)] for own in zip(sources, held, features, strict=True)]
     counts = [len(cells[own[0]].values) for cells, own in zip(held, features, strict=True)]
-    matched = alignment.align(ids, config.alignment, sources, held, features)
+    matched = alignment.align(ids, config.alignment, sources, held, evidence)
     rows = matched.rows
     labels.refuse_missing(label.null, config.label, sources[0], rows[0])
-    judged = inspection.inspect(sources, held, features, rows, config)
-    judged = [inspection.without(*own, config) for own in zip(judged, matched.named, strict=True)]
-    _refuse(sources, judged)
+    judged = _judged(config, sources, held, features, matched, label)
     others = inspection.take(rows[0], counts[0])
     labelled = np.flatnonzero(~label.null[others])
-    who = columns.category(held[0][config.entity])[0][rows[0]] if config.entity else None
-    judged = leaks.mark(judged, rows, label.values[rows[0]], label.classes, config.label, who)
     reports = [
         [*([label.judged.report] if i == 0 else []), *(one.report for one in own)] for i, own in enumerate(judged)
     ]
@@ -222,6 +220,45 @@ def _load(
     every = np.arange(len(whole.labels))
     held_rows = tuple(every if isinstance(own, slice) else own for own in rows)
     return dataclasses.replace(task, rows=held_rows, splits=whole.splits)
+
+
+def _read(config: Config, sources: Sequence[Source], evidence: Sequence[Sequence[str]]) -> list[dict[str, Column]]:
+    """Per file its columns to learn from, its IDs, and what may show how rows belong together; of the first the label.
+
+    Raises
+    ------
+    DataError : a file cannot be read, or has no rows.
+    """
+    held = []
+    for i, (source, own, ids) in enumerate(zip(sources, evidence, ids_of(config), strict=True)):
+        decisive = [config.label, config.time, config.entity] if i == 0 else []  # about the rows, of the labels' owner
+        wanted = list(dict.fromkeys([*own, *filter(None, decisive), *ids]))
+        held.append(sql_sources.read(source, wanted, dict.fromkeys(ids, "id")))
+        _refuse_empty(source, held[-1])
+    return held
+
+
+def _judged(
+    config: Config,
+    sources: Sequence[Source],
+    held: Sequence[dict[str, Column]],
+    features: Sequence[Sequence[str]],
+    matched: Alignment,
+    label: Labels,
+) -> list[list[Judged]]:
+    """Per file what becomes of its columns, which are taken out of `held`.
+
+    Raises
+    ------
+    DataError : columns must be mended, or none is left.
+    """
+    assert config.label
+    rows = matched.rows
+    judged = inspection.inspect(sources, held, features, rows, config)
+    judged = [inspection.without(*own, config) for own in zip(judged, matched.named, strict=True)]
+    _refuse(sources, judged)
+    who = columns.category(held[0][config.entity])[0][rows[0]] if config.entity else None
+    return leaks.mark(judged, rows, label.values[rows[0]], label.classes, config.label, who)
 
 
 def load_own(
@@ -279,15 +316,18 @@ def problems(config: Config, root: Path | None) -> inspection.Findings:
         held.append(own and found.of(sql_sources.read, source, own, types))
         if held[-1] and found.of(_refuse_empty, source, held[-1]) is None:
             held[-1] = None
+    ready = all(own and set(named_ids) <= own.keys() for own, named_ids in zip(held, ids, strict=True))
+    evidence = looked_at(config, [own or () for own in held])
     for i, (source, own) in enumerate(zip(known, held, strict=True)):
         if own:
             _note_columns(config, source, own, ids[i], None if i else _in_all(config, known, held), found)
-    if config.alignment == "given" and all(
-        own and set(named_ids) <= own.keys() for own, named_ids in zip(held, ids, strict=True)
-    ):
-        none = {*config.leave_out, config.label}
-        looked_at = [[name for name in own or () if name not in none] for own in held]
-        found.of(alignment.align, ids, config.alignment, known, held, looked_at)
+        if own and ids[i] and set(ids[i]) <= own.keys():
+            for line in alignment.rows_of(
+                source, own, ids[i], alignment.Files(ids, held, evidence) if ready else None
+            ).wrong:
+                found.note(line)
+    if config.alignment == "given" and ready:
+        found.of(alignment.align, ids, config.alignment, known, held, evidence)
     return found
 
 
@@ -318,9 +358,6 @@ def _note_columns(
     if used is not None and all(name in held for name in (config.time, config.entity) if name):
         rows = np.arange(len(next(iter(held.values())).values))[used]
         found.of(own_splits.facts, config, source, held, rows)
-    if ids and set(ids) <= held.keys():
-        for line in alignment.rows_of(source, held, ids).wrong:
-            found.note(line)
     (judged,) = inspection.inspect([source], [dict(held)], [features], [slice(None)], config)
     for line in inspection.errors(source, judged):
         found.note(line)
@@ -340,16 +377,16 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
     problems, ids = [], ids_of(config)
 
     def needs(column: str | None, key: str, where: int) -> None:
-        if column and column not in names[where]:
+        if column is not None and column not in names[where]:
             near = closest(column, names[where])
             allowed = f"{sources[where]} has no such column (of {len(names[where])})"
             problems.append(Problem(key, column, allowed + _in_quotes(key, column, names[where]), near))
 
     for key in ("label", "time", "entity"):
-        needs(getattr(config, key), f"dataset.{key}", 0)
+        needs(getattr(config, key) or None, f"dataset.{key}", 0)
     for i, source in enumerate(sources):
         for column in ids[i]:
-            needs(column, f"dataset.files[{i}].id" if entries.of(config.files[i]).id else "dataset.id", i)
+            needs(column, f"dataset.files[{i}].id" if entries.of(config.files[i]).id is not None else "dataset.id", i)
         if i and config.label in names[i] and config.label not in config.leave_out:
             allowed = f"{source}, another party's file, has a column of this name, too: give it another name"
             problems.append(Problem("dataset.label", config.label, allowed))
