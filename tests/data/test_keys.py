@@ -158,3 +158,11 @@ def test_a_float_in_a_column_of_texts_has_lost_digits_too():
     assert written == ["9007199254740992.0", "A1", "7"]
     with pytest.raises(Wrong, match=r"from 2\*\*53 on"):
         keys.of(Column("text", np.array(written, dtype=object)))
+
+
+@pytest.mark.parametrize(
+    "one, other", [("00P7", "p7"), (" p 7", "P7"), ("7.0", "007"), ("Ｐ7", "p7"), ("1,234", "1234")]
+)
+def test_the_plainest_writing_has_no_difference_that_is_named(one, other):
+    assert keys.plainest(one) == keys.plainest(other) != keys.plainest("p8")
+    assert keys.near([one], [other])

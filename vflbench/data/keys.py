@@ -157,6 +157,8 @@ NEAR: dict[str, Callable[[str], str]] = {
 
 def plainest(name: str) -> str:
     """The text without any of these differences."""
+    if name.isascii() and name.isalnum():  # as most IDs are
+        return name.casefold().lstrip("0")
     return _ungrouped(_compatible_form(name))
 
 

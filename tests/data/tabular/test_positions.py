@@ -143,7 +143,7 @@ def test_columns_that_name_the_rows_together(tmp_path, frames, patients):
         own.assign(site=np.arange(N) // 20, patient=np.arange(N) // 4 % 5, visit=np.arange(N) % 4) for own in (a, b)
     ]
     assert "dataset.id=[patient,visit,site]" in told(tmp_path, three[0], three[1].iloc[ORDER])
-    assert "perhaps dataset.id=[patient,visit]" in told(tmp_path, a, b.iloc[ORDER[:-1]])
+    assert "perhaps 'dataset.id=[patient,visit]" in told(tmp_path, a, b.iloc[ORDER[:-1]])
 
 
 def test_an_entity_is_evidence_as_well(tmp_path, frames):
@@ -175,7 +175,9 @@ def test_several_rows_of_an_id(tmp_path, frames, names):
     with pytest.raises(DataError) as error:
         tabular_files.load(config, "aligned", 2, 0, tmp_path)
     assert str(error.value).count("the ID '") == 2
-    hint = "type 'dataset.id=[patient,visit]" if len({*names}) == 1 else "list it in the id of each file, too"
+    hint = (
+        "type 'dataset.id=[patient,visit]" if len({*names}) == 1 else "add it to the id of each file in dataset.files"
+    )
     assert str(error.value).count(f"column visit tells such rows apart: {hint}") == 2
     (tmp_path / "b.csv").write_text((tmp_path / "b.csv").read_text().replace("visit", "stay"))
     with pytest.raises(DataError, match="each ID must be there once in each file"):

@@ -155,29 +155,33 @@ class Files:
 
     def told_apart(self) -> str:
         """The end of a message about an ID of several rows: how these can be told apart."""
-        first, *others = self.held
-        if not others:
+        if len(self.held) == 1:
             whose = self.ids[0][0]
             return f"; each ID must be there once. If {whose} says whose rows they are, {ENTITY.format(whose)}"
         for name in self.looked_at[0]:
-            if not all(name in own and positions.may_identify(held[name]) for own, held in self._each()):
-                continue
-            if any(name in own for own in self.ids):
-                continue
-            named = [[*own, name] for own in self.ids]
-            if all(
-                positions.together(first, own, (named[0], names), least=0) is not None
-                for own, names in zip(others, named[1:], strict=True)
-            ):
-                alike = all(own == self.ids[0] for own in self.ids)
-                how = f"type {positions.typed('id', named[0])}" if alike else "list it in the id of each file, too"
+            if not any(name in own for own in self.ids) and self._tells_apart(name):
+                alike = all([*own] == [*self.ids[0]] for own in self.ids)
+                how = f"type {positions.typed('id', [*self.ids[0], name])}" if alike else f"add it to {EACH}"
                 return f"; column {name} tells such rows apart: {how}"
         return "; each ID must be there once in each file"
 
-    def _each(self) -> Iterator[tuple[Sequence[str], dict[str, Column]]]:
-        return zip(self.looked_at, self.held, strict=True)
+    def _tells_apart(self, name: str) -> bool:
+        """Whether the column, which all files have, names their rows together with the IDs."""
+        known = zip(self.looked_at, self.held, strict=True)
+        if not all(name in own and positions.may_identify(held[name]) for own, held in known):
+            return False
+        one, *others = (
+            [held[column] for column in (*own, name)] for own, held in zip(self.ids, self.held, strict=True)
+        )
+        for other in others:
+            parts = [positions.coded(*pair) for pair in zip(one, other, strict=True)]
+            known_parts = [part for part in parts if part is not None]
+            if len(known_parts) < len(parts) or positions.together(known_parts, len(one[0].values), least=0) is None:
+                return False
+        return True
 
 
+EACH = "the id of each file in dataset.files"
 ENTITY = "type dataset.entity={0} in place of dataset.id: no {0} is then in two parts"
 
 

@@ -11,6 +11,7 @@ quantiles.
 
 import itertools
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -232,28 +233,37 @@ def _alike(a: _Column, b: _Column) -> str:
 # --- several columns together -----------------------------------------------------------------------------------------
 
 
-def together(
-    one: dict[str, Column], other: dict[str, Column], named: tuple[Sequence[str], Sequence[str]], least: float
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Per row of two files a number for the values in the columns `named`; None where these do not name the rows.
+def coded(a: Column, b: Column) -> np.ndarray | None:
+    """A number for each value of two files' columns, of the rows of the first and then of the second; None: no IDs."""
+    import pandas as pd
+
+    try:
+        both = (a.values, b.values) if a.kind == b.kind == "number" else (keys.of(a).values, keys.of(b).values)
+    except Wrong:
+        return None
+    codes: np.ndarray = pd.factorize(np.concatenate(both), use_na_sentinel=False)[0]
+    return codes
+
+
+def together(parts: Sequence[np.ndarray], count: int, least: float) -> tuple[np.ndarray, np.ndarray] | None:
+    """Per row of two files a number for its values in several columns; None where these do not name the rows.
 
     Parameters
     ----------
+    parts : per column what `coded` gave.
+    count : of the first file's rows.
     least : the part of the rows, of the shorter file, that must be in both, and at least one row.
     """
     import pandas as pd
 
-    codes = np.zeros(sum(len(next(iter(own.values())).values) for own in (one, other)), np.int64)
-    count = len(next(iter(one.values())).values)
-    for a, b in zip(*named, strict=True):
-        try:
-            values = np.concatenate([keys.of(one[a]).values, keys.of(other[b]).values])
-        except Wrong:
-            return None
-        own, found = pd.factorize(values, use_na_sentinel=False)
-        codes = pd.factorize(codes * len(found) + own)[0]
+    rows = len(parts[0])
+    if math.prod(int(part.max()) + 1 for part in parts) < max(count, rows - count):
+        return None
+    codes = parts[0]
+    for part in parts[1:]:
+        codes = pd.factorize(codes * (int(part.max()) + 1) + part)[0]
     first, second = codes[:count], codes[count:]
-    if any(len(np.unique(part)) < len(part) for part in (first, second)):
+    if any(len(pd.unique(part)) < len(part) for part in (first, second)):
         return None
     common = len(np.intersect1d(first, second))
     return (first, second) if common >= max(1, least * min(len(first), len(second))) else None
@@ -272,8 +282,10 @@ def _together(
 ) -> Pair | None:
     """Two or three columns of `names` that name the rows together."""
     tried = [name for name in names if may_identify(one[name]) and may_identify(other[name])][:TOGETHER]
-    for named in itertools.chain(combinations(tried, 2), combinations(tried, 3)):
-        if (codes := together(one, other, (named, named), COMMON_DENSE)) is not None:
+    parts = {name: own for name in tried if (own := coded(one[name], other[name])) is not None}
+    for named in itertools.chain(combinations(parts, 2), combinations(parts, 3)):
+        count = len(one[named[0]].values)
+        if (codes := together([parts[name] for name in named], count, COMMON_DENSE)) is not None:
             size = min(map(len, codes))
             differ = codes[0][:size] != codes[1][:size]
             row = int(differ.argmax()) if differ.any() else None
