@@ -433,3 +433,12 @@ def test_an_entitys_own_column_is_no_leak_where_entities_are_held_out_whole(file
     caplog.clear()
     load(config(**keys, split="group", entity="ward"), "aligned", 2, 0, files)
     assert "column room: LEAK" not in caplog.text
+
+
+@pytest.mark.parametrize("cell", [[1, 2], {"a": 1}], ids=["lists", "dictionaries"])
+def test_cells_that_hold_several_values_are_refused_by_name(tmp_path: Path, cell: object) -> None:
+    frame = pd.DataFrame({"x": range(0, 90, 3), "y": [0, 1] * 15, "held": [cell] * 30})
+    frame.to_parquet(tmp_path / "a.parquet")
+    config = tabular_files.Config(files=[str(tmp_path / "a.parquet")], label="y")
+    with pytest.raises(DataError, match=r"a.parquet, column held: holds \w+, not numbers or texts; list it in dataset"):
+        tabular_files.load(config, "aligned", 2, 0, None)

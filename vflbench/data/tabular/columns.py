@@ -275,7 +275,12 @@ class _About:
     def _report(self, kind: Kind, why: str, **more: Any) -> ColumnReport:
         import pandas as pd
 
-        codes, found = pd.factorize(self.cells.values[self.rows])
+        cells = self.cells.values[self.rows]
+        if self.cells.kind not in (*TYPES, "empty"):  # lists and dictionaries have no hash
+            cells = np.array(
+                [None if lacks else repr(cell) for cell, lacks in zip(cells, self.null[self.rows], strict=True)]
+            )
+        codes, found = pd.factorize(cells)
         counts = {"missing": int((codes < 0).sum()), "distinct": len(found)}
         return ColumnReport(file_of(self.source), self.column, kind, why, **{**counts, **more})
 
