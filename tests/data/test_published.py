@@ -6,7 +6,9 @@ import hashlib
 import http.server
 import io
 import json
+import pickle
 import shutil
+import tarfile
 import threading
 import zipfile
 from pathlib import Path
@@ -17,8 +19,9 @@ import pytest
 from tests.data.test_sources import CONTENT, REAL_CONNECT, SHA, file_set, left
 from vflbench import cli
 from vflbench.data import locks, published, sources
+from vflbench.data.graph import planetoid
 from vflbench.data.images import cifar
-from vflbench.data.published import Arrays, Lines, Named, Rows
+from vflbench.data.published import Arrays, Idx, Lines, Named, Pickled, Records, Rows
 from vflbench.data.relational import movielens
 from vflbench.data.sources import FileSet, Part, RawFile
 from vflbench.data.tabular import bank, blog, credit, energy, gisette
@@ -72,6 +75,37 @@ def test_what_is_missing_is_said_in_words():
     assert rows.missing([(60_000, 4), (40_000, 4)]) == "100,000 of 1,000,209 ratings"
     assert rows.missing([(1_000_210, 4)]) == "1,000,210 instead of 1,000,209 ratings"
     assert rows.missing([(900, 3)]) == "3 of 4 columns" and rows.missing([(900, 5)]) == "5 instead of 4 columns"
+
+
+def test_images_and_pickles_are_counted(tmp_path):
+    header = bytes((0, 0, 8, 3)) + np.array([5, 2, 3], ">u4").tobytes()
+    assert Idx(3)(put(tmp_path, "i.gz", gzip.compress(header + bytes(30)))) == (5, 6)
+    assert Records(10)(put(tmp_path, "b.gz", gzip.compress(bytes(40)))) == (4, 10)
+    batch = pickle.dumps({b"data": np.zeros((4, 3072), np.uint8), b"labels": [0] * 4})
+    assert Pickled(cifar._size)(put(tmp_path, "data_batch_1", batch)) == (4, 3072)
+    for name, binary, data in (("py", False, batch), ("bin", True, bytes(4 * 3073))):
+        with tarfile.open(tmp_path / name, "w:gz") as archive:
+            for member in ("data_batch_1", "data_batch_2", "test_batch"):
+                about = tarfile.TarInfo(f"cifar/{member}")
+                about.size = len(data)
+                archive.addfile(about, io.BytesIO(data))
+        assert cifar._Archived("data_batch", binary)(tmp_path / name) == (8, 3073 if binary else 3072)
+        assert cifar._Archived("test_batch", binary)(tmp_path / name)[0] == 4
+    assert planetoid._pairs({0: [1, 2, 0], 1: [0], 2: []}) == (2, 0)
+    for size, damaged in ((Idx(3), b"ab"), (Pickled(cifar._size), b"no"), (cifar._Archived("data", True), b"no")):
+        with pytest.raises(published.UNREADABLE):
+            size(put(tmp_path, "damaged", damaged))
+
+
+def test_full_variants_have_counts():
+    """Of rows and of columns, where the files have any."""
+    for option in ("mnist", "cora", "citeseer", "pubmed", "cifar10"):
+        files = next(files for files in sources.file_sets() if files.option == option)
+        counted = {path for rows in files.rows for path in rows.files}
+        assert any(rows.columns for rows in files.rows)
+        for part in files.parts:
+            for variant, group in zip(part.variants or ("full",) * len(part.groups), part.groups, strict=True):
+                assert variant != "full" or counted & {file.path for file in group}
 
 
 def test_every_published_file_has_a_checksum_or_is_counted():

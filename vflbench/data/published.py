@@ -6,6 +6,9 @@ import gzip
 import hashlib
 import json
 import lzma
+import math
+import struct
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -13,10 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vflbench.data.readers import load_pickle
+from vflbench.data.stored import content
+from vflbench.types import DataError
+
 Size = tuple[int, int]  # rows and columns of a file; 0 columns: its rows have none, or the reader alone knows
 
 # of a file that is damaged, or is no such file: its reader says what is wrong with it
-UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, ImportError)
+UNREADABLE: tuple[type[Exception], ...] = (OSError, EOFError, ValueError, KeyError, ImportError)
+UNREADABLE += (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error)
 
 
 @dataclass(frozen=True)
@@ -57,8 +65,12 @@ def _opened(path: Path) -> Iterator[Any]:
         yield file
 
 
+class Kept:
+    """A size that takes long: it is counted once for each state of a file, and kept."""
+
+
 @dataclass(frozen=True)
-class Lines:
+class Lines(Kept):
     """Lines that are not blank, of a text file or of members of a zip archive."""
 
     separator: str | None = ","  # None: any blanks
@@ -87,7 +99,7 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Sheet:
+class Sheet(Kept):
     """Rows of an Excel sheet, below lines of names."""
 
     header: int
@@ -101,6 +113,48 @@ class Sheet:
         except Exception as error:  # calamine's errors have no common base
             raise ValueError(str(error)) from None
         return len(sheet) - self.header, sheet.shape[1]
+
+
+@dataclass(frozen=True)
+class Pickled(Kept):
+    """Rows of a pickle."""
+
+    size: Callable[[Any], Size]  #: of what is in it; a function with a name
+
+    def __call__(self, path: Path) -> Size:
+        """Rows and columns."""
+        try:
+            return self.size(load_pickle(content(path, path.name), path.name))
+        except (DataError, AttributeError, TypeError) as error:
+            raise ValueError(str(error)) from None
+
+    def __repr__(self) -> str:
+        return f"Pickled({self.size.__module__}.{self.size.__name__})"
+
+
+@dataclass(frozen=True)
+class Idx:
+    """Rows of an idx file (as MNIST's), read from its header."""
+
+    dimensions: int
+
+    def __call__(self, path: Path) -> Size:
+        """Rows, and values of a row."""
+        with _opened(path) as file:
+            header = file.read(4 + 4 * self.dimensions)
+        sizes = struct.unpack(f">{self.dimensions}I", header[4:])
+        return sizes[0], math.prod(sizes[1:])
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records of a fixed length in a file."""
+
+    length: int  #: bytes
+
+    def __call__(self, path: Path) -> Size:
+        """Rows, and bytes of a row."""
+        return len(content(path, path.name)) // self.length, self.length
 
 
 @dataclass(frozen=True)
@@ -142,7 +196,7 @@ class Named:
 
 
 def measured(size: Callable[[Path], Size], path: Path, state: tuple[int, ...] | None, folder: Path) -> Size:
-    """The size of a file; a text file is counted once, and again when its `state` has changed (None: it may change).
+    """The size of a file; a `Kept` one is counted once, and again when its `state` has changed (None: it may change).
 
     Parameters
     ----------
@@ -152,7 +206,7 @@ def measured(size: Callable[[Path], Size], path: Path, state: tuple[int, ...] | 
     ------
     UNREADABLE : the file is damaged, or no such file.
     """
-    if state is None or not isinstance(size, Lines | Sheet):
+    if state is None or not isinstance(size, Kept):
         return size(path)
     key = hashlib.sha256(repr((size, str(path), state)).encode()).hexdigest()[:24]
     place = folder / f"{key}.json"

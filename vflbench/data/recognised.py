@@ -121,3 +121,44 @@ def lacking(
         named = ", ".join(strange[:3]) + (f" and {len(strange) - 3} more" if strange[3:] else "")
         told.append(f"{named}: not as published, by the checksum")
     return "; ".join(filter(None, told))
+
+
+# --- what is missing --------------------------------------------------------------------------------------------------
+
+
+def missing(part: Part, paths: dict[str, Path]) -> tuple[RawFile, ...]:
+    """The files that `part` still lacks, of the group that lacks fewest; if no file is there, of one to download."""
+    lacking = [tuple(file for file in group if file.path not in paths) for group in part.groups]
+    begun = [rest for rest, group in zip(lacking, part.groups, strict=True) if len(rest) < len(group)]
+    public = [rest for rest in lacking if all(file.url for file in rest)]
+    return min(begun, key=len) if begun else (public or lacking)[0]
+
+
+def _named(files: tuple[RawFile, ...]) -> str:
+    """The files as `folder/first, second, ...`, folder by folder."""
+    folders: dict[str, list[str]] = {}
+    for file in files:
+        folders.setdefault(file.path.removesuffix(file.name), []).append(file.name)
+    return ", ".join(f"{folder}{', '.join(names)}" for folder, names in folders.items())
+
+
+def incomplete(
+    files: FileSet,
+    root: Path | None,
+    there: int,
+    lacking: Mapping[str, tuple[RawFile, ...]],
+    made_up: tuple[str, ...],
+    reason: str,
+) -> str:
+    """Which files are missing, why they could not be downloaded, and what to do; `there`: the number of the others."""
+    absent = "; ".join(_named(own) for own in lacking.values())
+    shown = "the cache folder" if root is None else f"data_root {root}"
+    present = f" ({there} other files of it are there)" if there else ""
+    partly = f"dataset.source=auto (made-up {', '.join(made_up)} take their place) or "
+    instead = (partly if set(made_up) == set(lacking) else "") + "dataset.source=synthetic"
+    address = any(file.url for part in files.parts for group in part.groups for file in group)
+    how = f" (`vflbench data get {files.option}`)" if address else ": they have no public address"
+    return (
+        f"dataset {files.option}: not complete below {shown}{present}; missing {absent}. Download failed: {reason}. "
+        f"Put the files there{how}, or use {instead}."
+    )

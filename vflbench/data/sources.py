@@ -203,22 +203,6 @@ def _search(files: FileSet, root: Path) -> dict[str, Path]:
     return recognised.search(files, root, cache_folder() / "counts")
 
 
-def _missing(part: Part, paths: dict[str, Path]) -> tuple[RawFile, ...]:
-    """The files that `part` still lacks, of the group that lacks fewest; if no file is there, of one to download."""
-    lacking = [tuple(file for file in group if file.path not in paths) for group in part.groups]
-    begun = [rest for rest, group in zip(lacking, part.groups, strict=True) if len(rest) < len(group)]
-    public = [rest for rest in lacking if all(file.url for file in rest)]
-    return min(begun, key=len) if begun else (public or lacking)[0]
-
-
-def _names(files: tuple[RawFile, ...]) -> str:
-    """The files as `folder/first, second, ...`, folder by folder."""
-    folders: dict[str, list[str]] = {}
-    for file in files:
-        folders.setdefault(file.path.removesuffix(file.name), []).append(file.name)
-    return ", ".join(f"{folder}{', '.join(names)}" for folder, names in folders.items())
-
-
 # --- finding the files ------------------------------------------------------------------------------------------------
 
 
@@ -249,17 +233,16 @@ def locate(
     folder = root if root is not None else cache_folder()
     paths = _search(files, folder)
     reason = ""
-    if any(_missing(part, paths) for part in files.parts):
+    if any(recognised.missing(part, paths) for part in files.parts):
         try:
             _fetch(files, folder, paths)
         except Unreachable as failure:
             reason = str(failure)
         paths = _search(files, folder)
 
-    lacking = {part.what: _missing(part, paths) for part in files.parts if _missing(part, paths)}
+    lacking = {part.what: recognised.missing(part, paths) for part in files.parts if recognised.missing(part, paths)}
     made_up = tuple(part.what for part in files.parts if part.what in lacking and part.twin)
     if lacking and (source == "real" or set(made_up) != set(lacking)):
-        names = "; ".join(_names(missing) for missing in lacking.values())
         if root is None and source == "auto" and has_twin:
             log.warning(
                 "SYNTHETIC TWIN: dataset %s is MADE UP, its real files are not here (%s). Results say "
@@ -268,16 +251,7 @@ def locate(
                 reason,
             )
             return None
-        shown = "the cache folder" if root is None else f"data_root {root}"
-        present = f" ({len(paths)} other files of it are there)" if paths else ""
-        partly = f"dataset.source=auto (made-up {', '.join(made_up)} take their place) or "
-        instead = (partly if set(made_up) == set(lacking) else "") + "dataset.source=synthetic"
-        address = any(file.url for part in files.parts for group in part.groups for file in group)
-        how = f" (`vflbench data get {files.option}`)" if address else ": they have no public address"
-        raise DataError(
-            f"dataset {files.option}: not complete below {shown}{present}; missing {names}. Download failed: {reason}. "
-            f"Put the files there{how}, or use {instead}."
-        )
+        raise DataError(recognised.incomplete(files, root, len(paths), lacking, made_up, reason))
     if lacking:
         log.warning(
             "PARTIAL DATA: dataset %s has no %s here (%s); MADE-UP ones take their place. Results say "
@@ -358,7 +332,7 @@ def _fetch(files: FileSet, root: Path, paths: dict[str, Path]) -> None:
     """
     for part in files.parts:
         wanted: dict[str, list[RawFile]] = {}
-        for file in _missing(part, paths):
+        for file in recognised.missing(part, paths):
             if file.url is None:
                 raise Unreachable(f"no public address of {file.name} is known")
             wanted.setdefault(file.url, []).append(file)
@@ -445,8 +419,8 @@ def file_sets() -> Iterator[FileSet]:
 
 def _status(files: FileSet, root: Path) -> StatusRow:
     paths = _search(files, root)
-    lacking = [part for part in files.parts if _missing(part, paths)]
-    missing = tuple(file.path for part in lacking for file in _missing(part, paths))
+    lacking = [part for part in files.parts if recognised.missing(part, paths)]
+    missing = tuple(file.path for part in lacking for file in recognised.missing(part, paths))
     complete = [
         [
             (variant, group)

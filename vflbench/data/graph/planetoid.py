@@ -17,6 +17,7 @@ import numpy as np
 
 from vflbench.data import csv_files, partition, sources, twins
 from vflbench.data.partition import RawGraph
+from vflbench.data.published import Pickled, Rows
 from vflbench.data.readers import load_pickle
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import GraphTask
@@ -99,6 +100,19 @@ _SHA256 = {
 }
 
 
+# papers with features in the files (15 of CiteSeer's 3,327 have none), words, topics, edges
+_COUNTS = {"cora": (2708, 1433, 7, 5278), "citeseer": (3312, 3703, 6, 4552), "pubmed": (19_717, 500, 3, 44_324)}
+
+
+def _shape(held: Any) -> tuple[int, int]:
+    return held.shape[0], held.shape[1]
+
+
+def _pairs(held: Any) -> tuple[int, int]:
+    """The number of edges of neighbour lists."""
+    return len({(min(a, b), max(a, b)) for a, near in held.items() for b in near if a != b}), 0
+
+
 def _file_set(name: str) -> FileSet:
     folder = f"planetoid/{_FOLDERS[name]}/raw"
     files = tuple(
@@ -106,7 +120,14 @@ def _file_set(name: str) -> FileSet:
         for suffix, sha256 in zip(_SUFFIXES, _SHA256[name], strict=True)
     )
     also = (f"planetoid_partial/{_FOLDERS[name]}/raw", f"{_FOLDERS[name]}/raw")
-    return FileSet(name, folder, (Part("Planetoid files", (files,)),), also)
+    papers, words, topics, edges = _COUNTS[name]
+    path = {suffix: file.path for suffix, file in zip(_SUFFIXES, files, strict=True)}
+    rows = (
+        Rows("papers", (papers,), words, (path["allx"], path["tx"]), Pickled(_shape)),
+        Rows("papers' topics", (papers,), topics, (path["ally"], path["ty"]), Pickled(_shape)),
+        Rows("edges", (edges,), 0, (path["graph"],), Pickled(_pairs)),
+    )
+    return FileSet(name, folder, (Part("Planetoid files", (files,)),), also, rows)
 
 
 FILE_SETS = tuple(_file_set(name) for name in _FOLDERS)

@@ -5,14 +5,17 @@
 """
 
 import io
+import itertools
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from vflbench.data import prepared, readers, sources, twins
+from vflbench.data import prepared, published, readers, sources, twins
+from vflbench.data.published import Pickled, Records, Rows
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.seeding import stream
 from vflbench.types import DataError, DataSource
@@ -107,10 +110,46 @@ _GROUPS = (
 )
 
 
+def _size(batch: Any) -> published.Size:
+    """Images of a pickled batch, and their pixels."""
+    rows, pixels = _fields(batch)["data"].shape
+    return rows, pixels
+
+
+@dataclass(frozen=True)
+class _Archived(published.Kept):
+    """Images of the batches in an archive."""
+
+    batch: str  # how their names begin
+    binary: bool
+
+    def __call__(self, path: Path) -> published.Size:
+        """Rows and columns."""
+        sizes = []
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if member.name.rpartition("/")[2].startswith(self.batch):
+                    if self.binary:
+                        sizes.append((member.size // _RECORD, _RECORD))
+                    elif (file := archive.extractfile(member)) is not None:
+                        sizes.append(_size(readers.load_pickle(file.read(), member.name)))
+        return sum(rows for rows, _ in sizes), sizes[0][1] if sizes else 0
+
+
+def _rows(group: _Group) -> Iterator[Rows]:
+    """What a full group has."""
+    for what, count, batch in (("training images", 50_000, "data_batch"), ("test images", 10_000, "test_batch")):
+        files = tuple(file.path for file in group.files if group.folder or file.name.startswith(batch))
+        width = _RECORD if group.binary else _RECORD - 1
+        size: Callable[[Path], published.Size] = Records(_RECORD) if group.binary else Pickled(_size)
+        yield Rows(what, (count,), width, files, _Archived(batch, group.binary) if group.folder else size)
+
+
 def file_set(variant: str) -> FileSet:
     """The files of a variant, or of all with `auto`."""
     batches = Part("batches", tuple(group.files for group in _GROUPS), variants=tuple(g.variant for g in _GROUPS))
-    return FileSet("cifar10", "cifar10", (batches,), also=(".",), lacks=_LACKS).only(variant)
+    rows = tuple(itertools.chain(*(_rows(group) for group in _GROUPS if group.variant == "full")))
+    return FileSet("cifar10", "cifar10", (batches,), also=(".",), rows=rows, lacks=_LACKS).only(variant)
 
 
 def read(variant: str, source: str, verify: bool, root: Path | None) -> Images:
@@ -184,9 +223,7 @@ def _binary(data: bytes, where: str, count: int | None) -> tuple[np.ndarray, np.
 def _python(data: bytes, where: str, count: int | None) -> tuple[np.ndarray, np.ndarray]:
     """As `_binary`, of a pickled batch."""
     held = readers.load_pickle(data, where)
-    # Strings of Python 2 become text; in a pickle by Python 3 they may be bytes.
-    items = held.items() if isinstance(held, dict) else ()
-    fields = {key.decode("latin-1") if isinstance(key, bytes) else key: value for key, value in items}
+    fields = _fields(held)
     pixels, labels = fields.get("data"), fields.get("labels")
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or not isinstance(labels, list):
         expected = "a dict with `data`, an array of bytes, and the list `labels`"
@@ -198,6 +235,12 @@ def _python(data: bytes, where: str, count: int | None) -> tuple[np.ndarray, np.
     if not all(isinstance(label, int) for label in labels):
         raise DataError(f"{where}: labels must be whole numbers. Get the file again.")
     return _checked(pixels, np.array(labels), where)
+
+
+def _fields(held: Any) -> dict[str, Any]:
+    """The entries of a dict: strings of Python 2 become text; in a pickle by Python 3 they may be bytes."""
+    items = held.items() if isinstance(held, dict) else ()
+    return {key.decode("latin-1") if isinstance(key, bytes) else key: value for key, value in items}
 
 
 def _checked(pixels: np.ndarray, labels: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:

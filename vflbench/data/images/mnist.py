@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from vflbench.data import partition, prepared, sources, twins
+from vflbench.data.published import Idx, Rows
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import Shard, ShardedTask
 from vflbench.seeding import stream
@@ -53,7 +54,12 @@ _FILES = tuple(  # sha256 of the decompressed files
         ("t10k-labels-idx1-ubyte", "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
     )
 )
-FILE_SETS = (FileSet("mnist", _FOLDER, (Part("idx files", (_FILES,)),), also=("MNIST/raw", "mnist")),)
+_ROWS = tuple(
+    Rows(f"{split} {what}", (count,), width, (file.path,), Idx(dimensions))
+    for split, count, files in (("training", TRAIN, _FILES[:2]), ("test", TEST, _FILES[2:]))
+    for file, what, width, dimensions in zip(files, ("images", "labels"), (SIDE * SIDE, 1), (3, 1), strict=True)
+)
+FILE_SETS = (FileSet("mnist", _FOLDER, (Part("idx files", (_FILES,)),), also=("MNIST/raw", "mnist"), rows=_ROWS),)
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> ShardedTask:
