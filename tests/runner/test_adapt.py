@@ -59,7 +59,7 @@ def test_rows_that_are_sent_once_are_a_networks_batch_at_most(tmp_path: Path) ->
 
 
 def test_the_number_of_files_is_the_number_of_parties(tmp_path: Path) -> None:
-    """Also where the default is too small, and where one file's header says how many columns there are."""
+    """Also where the default is too small, and where one file has fewer features."""
     rng, files = np.random.default_rng(0), []
     for i in range(3):
         table = pd.DataFrame(rng.normal(size=(40, 2)), columns=[f"a{i}", f"b{i}"])
@@ -72,6 +72,10 @@ def test_the_number_of_files_is_the_number_of_parties(tmp_path: Path) -> None:
     made = run(tmp_path / "several", "algorithm=vfl", *small, named)
     assert made.manifest["adapted"]["algorithm.parties"] == {"default": 2, "used": 3}
     one = run(tmp_path / "one", "algorithm=svfl", *small[:2], f"dataset.files=[{files[0]}]")
+    assert one.manifest["adapted"] == {"algorithm.parties": {"default": 40, "used": 2}}
+    table = pd.read_csv(files[0]).assign(same=1, note=[f"note {i}" for i in range(40)])  # neither is a feature
+    table.to_csv(files[0], index=False)
+    one = run(tmp_path / "others", "algorithm=svfl", *small[:2], f"dataset.files=[{files[0]}]")
     assert one.manifest["adapted"] == {"algorithm.parties": {"default": 40, "used": 2}}
 
 

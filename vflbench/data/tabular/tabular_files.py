@@ -56,6 +56,7 @@ DATASETS = (
 
 log = logging.getLogger(__name__)
 FEWEST = 10  # samples that can be divided into training, validation and test
+FEW = 64  # columns of a file: of more, enough become features for every default number of parties
 
 
 @dataclass
@@ -134,7 +135,7 @@ def looked_at(config: Config, names: Sequence[Iterable[str]]) -> list[list[str]]
 
 
 def most_parties(config: Config, layout: str, root: Path | None) -> int | None:
-    """The number of columns that one file has to divide; None for a file per party, whose number is that of the files.
+    """How many features one file has to divide; None for a file per party, whose number is that of the files.
 
     Raises
     ------
@@ -142,8 +143,12 @@ def most_parties(config: Config, layout: str, root: Path | None) -> int | None:
     """
     if layout != "aligned" or len(config.files) != 1:
         return None
-    sources = entries.find(config.files, root)
-    return len(_features(config, sources, [sql_sources.columns(source) for source in sources])[0])
+    (source,) = entries.find(config.files, root)
+    (names,) = _features(config, [source], [sql_sources.columns(source)])
+    if len(names) > FEW:
+        return len(names)
+    judged = inspection.inspect([source], [sql_sources.read(source, names, {})], [names], [slice(None)], config)
+    return len(_kept(judged[0]))
 
 
 def load(
