@@ -127,7 +127,7 @@ def shared(held: Sequence[dict[str, Column]], looked_at: Sequence[Sequence[str]]
         found.append(_together((one, other), held[one], held[other], several))
         own = [pair for pair in found if pair]
         proved = any(pair.proves for pair in own)
-        pairs += [pair for pair in own if not (proved and pair.weak)]
+        pairs += [pair for pair in own if pair.row is None or not (proved and pair.weak)]
     return sorted(pairs, key=lambda pair: (pair.row is None, pair.weak, not pair.names))
 
 
@@ -179,8 +179,11 @@ def _compared(files: tuple[int, int], a: _Column, b: _Column, alone: bool) -> Pa
     if values != "alike" and (common := len(a.known & b.known)):
         said = f"{common} of {min(len(a.known), len(b.known))}"
         values = "the same" if a.known == b.known else "part"
+    if values == "part" and a.name != b.name and not _moved(a, b):
+        return None  # two facts of the same row, as when it was made and last changed
     names = (a.complete and b.complete) or _called_id(a.name)
-    return Pair(files, named, row, names, values, said, not strong, a.counts and b.counts)
+    weak = not strong or (values == "part" and a.name != b.name)
+    return Pair(files, named, row, names, values, said, weak, a.counts and b.counts)
 
 
 def _share(a: _Column, b: _Column, alone: bool) -> bool:
@@ -207,8 +210,13 @@ def _disagree(a: _Column, b: _Column) -> bool:
     common = len(a.known & b.known)
     if a.dense or b.dense or common < max(FEWEST_PART, COMMON_PART * min(len(a.known), len(b.known))):
         return False
+    return _moved(a, b)
+
+
+def _moved(a: _Column, b: _Column) -> bool:
+    """Whether most values that both have are in other rows; if they are in the same ones, they confirm the order."""
     same = a.values[: len(b.values)] == b.values[: len(a.values)]
-    return 2 * int(same.sum()) < common  # values that stand in the same row, as of two years, confirm it rather
+    return 2 * int(same.sum()) < len(a.known & b.known)
 
 
 def _called_id(name: str) -> bool:
