@@ -279,6 +279,14 @@ def test_a_first_edge_that_may_be_a_header_is_told(tmp_path, caplog):
     assert task.all_edges.shape[1] == 2 * NODES and "its first line, 0 and 1, is read as an edge" in caplog.text
 
 
+def test_numbers_of_edges_and_of_columns_are_no_nodes(tmp_path, plain):
+    x, e, y = tables([*range(1, NODES + 1)])
+    assert_equal(load(tmp_path, x, e.set_axis([0, 1], axis=1), y), plain)  # node 0 is none: the line is a header
+    for numbered in (e.assign(id=ORDER)[["id", "from", "to"]], e.assign(edge_id=range(1, NODES + 1))):
+        assert_equal(load(tmp_path, x, numbered, y), plain)
+    assert "e.csv: 3 columns; edges are two columns" in told(tmp_path, x, e.assign(weight=1), y)
+
+
 def test_files_as_people_have_them(tmp_path, plain):
     x, e, y = tables([f"Zürich {i}" for i in range(NODES)])
     x.to_csv(tmp_path / "x.csv", sep=";", decimal=",", index=False, encoding="cp1252")

@@ -13,6 +13,7 @@ features are not used.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ import numpy as np
 from vflbench.data import partition
 from vflbench.data.graph import node_ids, node_splits
 from vflbench.data.graph.node_ids import Nodes
-from vflbench.data.graph.node_tables import Files, Table, is_counter, of_array, shown
+from vflbench.data.graph.node_tables import Files, Table, counts, of_array, shown
 from vflbench.data.partition import RawGraph
 from vflbench.data.tabular import inspection, leaks
 from vflbench.data.tabular.columns import ColumnReport, Judged, Remark
@@ -194,14 +195,23 @@ def _edges(files: Files, file: str, nodes: Nodes) -> np.ndarray:
     table = files.table(file, "edges")
     if not table.named and table.header is None and table.rows == 2 != len(table.names):
         table = of_array(table.file, table.values.T)
-    if len(table.names) == 3 and is_counter(table, 0, in_order=False):
-        table = table.only([1, 2])
+    if table.header is False and nodes.rows and [*table.values[0]] == ["0", "1"] and "0" not in nodes.rows:
+        table = files.table(file, "edges", header=True)  # as pandas names columns
+    ends = [i for i in range(len(table.names)) if not _numbers_edges(table, i)]
+    if len(table.names) == 3 and len(ends) == 2:
+        table = table.only(ends)
     if len(table.names) != 2:
         raise DataError(f"{table.file}: {len(table.names)} columns; edges are two columns of node ids.")
     if table.header is False and [*table.values[0]] in ([0, 1], ["0", "1"]):
         told = "its first line, 0 and 1, is read as an edge; remove it if it is a header"
         log.info("%s: %s", table.file, told)
     return partition.undirected(nodes.of(table).T, nodes.count)
+
+
+def _numbers_edges(table: Table, column: int) -> bool:
+    """Whether a column is the number of the edge, from 0 or 1, in any order."""
+    named = table.nameless(column) or re.fullmatch(r"(edge_?)?(id|index|nr|no|key)", table.names[column], re.IGNORECASE)
+    return table.rows >= 3 and bool(named) and counts(table.columns[column], in_order=False)
 
 
 def _nodes(config: Config, files: Files, table: Table) -> tuple[Table, Nodes]:
