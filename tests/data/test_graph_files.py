@@ -89,6 +89,23 @@ def test_empty_and_minus_one_labels_are_nodes_without_one(folder):
     assert not {4, 7} & set(np.concatenate(list(task.splits.values())))
 
 
+def test_labels_that_are_words_are_classes_in_alphabetical_order(folder, caplog):
+    words = np.array(["theory", "Biology", "physics"])[LABELS].tolist()
+    words[4], words[7] = "", "biology "
+    pd.DataFrame({"subject": words}).to_csv(folder / "y.csv", index=False)
+    with caplog.at_level("INFO"):
+        task = run(folder)
+    expected = np.array([2, 0, 1])[LABELS]
+    expected[4] = -1
+    assert task.labels.tolist() == expected.tolist() and task.classes == 3
+    assert "the classes are, from 0 on, Biology, physics, theory" in caplog.text
+    assert "'biology' and 'Biology' differ only in spaces or capitals, and count as one class" in caplog.text
+    words[9] = "3"
+    pd.DataFrame({"subject": words}).to_csv(folder / "y.csv", index=False)
+    with pytest.raises(DataError, match=r"y.csv, line 2, column 'subject': 'theory' is not a number"):
+        run(folder)
+
+
 def test_blocks_by_name_number_and_range(folder):
     task = run(folder, blocks=[["income", 0], ["3:5"]])
     assert [columns.tolist() for columns in task.columns] == [[0, 1], [3, 4]]  # columns 2 and 5 belong to nobody

@@ -26,7 +26,8 @@ from vflbench.data.graph import node_ids, node_splits
 from vflbench.data.graph.node_ids import Nodes
 from vflbench.data.graph.node_tables import Files, Table, counts, of_array, shown
 from vflbench.data.partition import RawGraph
-from vflbench.data.tabular import inspection, leaks
+from vflbench.data.relational.cells import Column
+from vflbench.data.tabular import columns, inspection, leaks
 from vflbench.data.tabular.columns import ColumnReport, Judged, Remark
 from vflbench.data.tasks import GraphTask
 from vflbench.data.tasks.base import replace_at
@@ -270,6 +271,7 @@ def _leaks(features: Table, labels: np.ndarray, classes: int, answers: Table) ->
 def _labels(table: Table, nodes: Nodes, given: str | None, classes: int | None) -> tuple[np.ndarray, int]:
     """Class ids of the nodes, -1 for none, and the number of classes."""
     table, rows = node_ids.of_labels(table, nodes, given)
+    table = _numbered(table)
     known = table.numbers()
     filled = of_array(table.file, np.where(np.isnan(known), -1, known))
     own = replace(filled, place=table.place).whole("label", -1, classes)[:, 0]
@@ -284,6 +286,18 @@ def _labels(table: Table, nodes: Nodes, given: str | None, classes: int | None) 
     labels = np.full(nodes.count, -1)
     labels[rows] = own
     return labels, count
+
+
+def _numbered(table: Table) -> Table:
+    """Labels that are words as the numbers of their classes, in alphabetical order; others as they are."""
+    cells = columns.without_words(table.columns[0], (), ".")
+    if cells.kind != "text" or any(node_ids.NUMBER.fullmatch(text.strip()) for text in cells.values if text):
+        return replace(table, columns=(cells,))
+    codes, names, merged = columns.category(cells)
+    if merged:
+        log.warning("%s: %s", table.file, columns.differ(merged, "class"))
+    log.info("%s: the classes are, from 0 on, %s", table.file, ", ".join(names[:10]) + ", ..." * (len(names) > 10))
+    return replace(table, columns=(Column("number", np.where(cells.null, np.nan, codes)),))
 
 
 def _headed(files: Files, features: str, labels: str) -> tuple[Table, Table]:

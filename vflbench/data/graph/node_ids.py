@@ -28,7 +28,7 @@ _NAME = re.compile(
 )
 _ARRAYS = ("id", "ids", "node_id", "node_ids", "nodes", "n_id")  # of an archive, or tensors
 FEWEST = 6  # rows: fewer numbers may be all numbers of rows by chance
-_NUMBER = re.compile(r"[+-]?[\d.,]+(?:[eE][+-]?\d+)?")
+NUMBER = re.compile(r"[+-]?[\d.,]+(?:[eE][+-]?\d+)?")
 log = logging.getLogger(__name__)
 
 
@@ -119,7 +119,7 @@ def _distinct(table: Table, column: int) -> bool:
 
 def _mistyped(column: Column) -> bool:
     """Whether a column of texts has numbers in most cells, but not in all."""
-    numbers = sum(_NUMBER.fullmatch(cell.strip()) is not None for cell in column.values if cell)
+    numbers = sum(NUMBER.fullmatch(cell.strip()) is not None for cell in column.values if cell)
     return len(column.values) < 2 * numbers < 2 * len(column.values)
 
 
