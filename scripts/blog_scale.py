@@ -22,7 +22,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from vflbench.data import sources
-from vflbench.data.splits import split_rows
+from vflbench.data.divide.splits import split_rows
 from vflbench.data.tabular import blog
 
 ROOT = Path(__file__).resolve().parent.parent

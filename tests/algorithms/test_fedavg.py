@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from tests.algorithms.small_shards import config, models, run, task
 from tests.options import codec_config, privacy_config
 from vflbench.algorithms.gossip import allreduce_sgd, centralized_sgd, fedavg, leasgd, local_sgd
-from vflbench.data import partition
+from vflbench.data.divide import partition
 from vflbench.data.tasks import Shard
 from vflbench.federation.ledger import COLUMN
 from vflbench.models import classifiers

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vflbench.data import keys
-from vflbench.data.relational import cells, spreadsheets
-from vflbench.data.relational.cells import Column, Wrong, as_type, concatenate, of_arrow, of_objects
+from vflbench.data.readers import cells, keys, spreadsheets
+from vflbench.data.readers.cells import Column, Wrong, as_type, concatenate, of_arrow, of_objects
 
 NFD = unicodedata.normalize("NFD", "Müller")
 INVISIBLE = "\ufeff\u200b\u200c\u200d\u00ad\u200e\u202a\u2060\u034f\ufe0f\x00"

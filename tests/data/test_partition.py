@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vflbench.data import partition
+from vflbench.data.divide import partition
 from vflbench.types import ConfigError
 
 quick = settings(max_examples=60, deadline=None)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import absent
 from vflbench.config import convert
-from vflbench.data import partition
+from vflbench.data.divide import partition
 from vflbench.data.images import mnist
 from vflbench.data.tasks import Shard, ShardedTask
 from vflbench.types import ConfigError, DataError, DataSource, Metric
@@ -117,7 +117,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_mnist_comes_from_plain_and_gzipped_files(small: Path) -> None:
     task = mnist.load(mnist.Config(verify=False, validation=6), "sharded", 4, 0, small)
     assert task.public.rows == (6, 6, 6, 6) and task.public.shape == (1, 28, 28)
-    assert task.source.kind == "partial" and task.source.lacks.endswith("not as published, by the checksum")
+    assert task.source.kind == "partial" and task.source.lacks.startswith("30 of 60,000 training images")
     assert [len(task.held_out[split].labels) for split in ("val", "test")] == [6, 10]
     grey = task.joined().features * mnist.DEVIATION + mnist.MEAN
     assert grey.dtype == np.float32 and -1e-5 < grey.min() < 0.01 and 0.99 < grey.max() < 1.00001

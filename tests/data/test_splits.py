@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vflbench.data import splits
-from vflbench.data.relational import row_facts
-from vflbench.data.relational.cells import Column
-from vflbench.data.splits import Plan, SplitKeys, by_class, by_entity, by_time, draw, split_rows
+from vflbench.data.divide import splits
+from vflbench.data.divide.splits import Plan, SplitKeys, by_class, by_entity, by_time, draw, split_rows
+from vflbench.data.readers import row_facts
+from vflbench.data.readers.cells import Column
 from vflbench.types import DataError
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from vflbench.data import partition, twins
+from vflbench.data import twins
+from vflbench.data.divide import partition
 from vflbench.data.graph import herigraph, planetoid, reddit
 
 SIZES = {

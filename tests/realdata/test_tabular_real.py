@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from tests.conftest import absent
-from vflbench.data import csv_files
-from vflbench.data.splits import split_rows
+from vflbench.data.divide.splits import split_rows
+from vflbench.data.readers import csv_files
 from vflbench.data.tabular import bank, blog, convex, criteo, energy, sets, tabular_files
 
 pytestmark = pytest.mark.realdata

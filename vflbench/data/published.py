@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vflbench.data.readers import load_pickle
+from vflbench.data.readers.untrusted import load_pickle
 from vflbench.data.stored import content
 from vflbench.types import DataError
 

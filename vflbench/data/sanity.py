@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.data.splits import WORDS
+from vflbench.data.divide.splits import WORDS
 from vflbench.data.tasks import Task
 from vflbench.types import TRAINING_METRIC, DataError
 

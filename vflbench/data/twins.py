@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vflbench.data.partition import RawGraph, distinct, undirected
+from vflbench.data.divide.partition import RawGraph, distinct, undirected
 from vflbench.seeding import stream
 from vflbench.types import DataSource
 

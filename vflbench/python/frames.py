@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vflbench.data.relational.cells import MISSING
+from vflbench.data.readers.cells import MISSING
 from vflbench.data.tabular.columns import as_texts
 from vflbench.types import Problem, closest
 

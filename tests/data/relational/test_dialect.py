@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vflbench.data.relational import sql_sources
-from vflbench.data.relational.sql_sources import Source
+from vflbench.data.readers import table_sources
+from vflbench.data.readers.table_sources import Source
 from vflbench.types import DataError
 
 NAMES = ["id", "größe", "umsatz", "ort", "notiz"]
@@ -60,7 +60,7 @@ def save(folder, text, name="a.csv", encoding="utf-8"):
 
 
 def held(source):
-    return sql_sources.read(source, sql_sources.columns(source), {})
+    return table_sources.read(source, table_sources.columns(source), {})
 
 
 def check(source, names=NAMES):
@@ -79,7 +79,7 @@ def check(source, names=NAMES):
 def test_separators_decimal_and_thousands_signs(tmp_path, separator, decimal, group, header):
     source = save(tmp_path, table(separator, decimal, group, header))
     check(source, NAMES if header else [f"column{i}" for i in range(1, 6)])
-    form = sql_sources.form(source)
+    form = table_sources.form(source)
     assert form.details["separator"] == separator and form.details["header"] is header
     assert form.details["decimal"] == [decimal] and form.details["thousands"] == ([group] if group else [])
     assert form.plain == ((separator, decimal, group, header) == (",", ".", "", True))
@@ -93,19 +93,19 @@ def test_encodings_packings_and_what_stands_above(tmp_path, encoding, packed, to
     name = f"a.csv{packed}"
     source = save(tmp_path, zipped(**{"a.csv": data}) if packed == ".zip" else PACKERS[packed](data), name)
     check(source)
-    form = sql_sources.form(source)
+    form = table_sources.form(source)
     assert form.details["encoding"] == encoding and form.details["skipped"] == top.count("\n")
     lines = data.decode(encoding).splitlines()
-    assert lines[int(sql_sources.place(source, N - 1).rpartition(" ")[2]) - 1].startswith(f"{100 + N - 1};")
+    assert lines[int(table_sources.place(source, N - 1).rpartition(" ")[2]) - 1].startswith(f"{100 + N - 1};")
 
 
 def test_the_words_that_a_reader_sees(tmp_path):
     source = save(tmp_path, "sep=;\n" + table(";", ",", ".", header=False), "a.txt", "cp1252")
-    assert sql_sources.form(source).words == (
+    assert table_sources.form(source).words == (
         "separated by ';', decimal comma, thousands sign '.', cp1252 (as in 'Köln'), without a header line, so its "
         "columns are column1 to column5, 1 line above the table skipped"
     )
-    assert sql_sources.form(save(tmp_path, table())).words == "separated by ',', UTF-8, with a header line"
+    assert table_sources.form(save(tmp_path, table())).words == "separated by ',', UTF-8, with a header line"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_the_words_that_a_reader_sees(tmp_path):
 )
 def test_a_text_that_may_have_another_encoding_is_told(tmp_path, caplog, encoding, words, right):
     text = "".join(f"{i};{words[i % len(words)]}\n" for i in range(2 * len(words)))
-    form = sql_sources.form(save(tmp_path, f"id;w\n{text}", encoding=encoding))
+    form = table_sources.form(save(tmp_path, f"id;w\n{text}", encoding=encoding))
     assert form.details["encoding"] == "cp1252" and ("looks wrong" in form.words) == bool(right)
     assert right in caplog.text and ("the key encoding" in caplog.text) == bool(right)
 
@@ -159,10 +159,10 @@ def test_rows_and_columns_of_nothing_are_no_data(tmp_path, separator):
 )
 def test_whether_there_is_a_header(tmp_path, text, header):
     source = save(tmp_path, text)
-    assert sql_sources.form(source).details["header"] is header
+    assert table_sources.form(source).details["header"] is header
     assert len(next(iter(held(source).values())).values) == len(text.splitlines()) - header
     said = Source(source.url, header=not header)
-    assert sql_sources.form(said).details["header"] is not header and sql_sources.form(said).details["given"] == [
+    assert table_sources.form(said).details["header"] is not header and table_sources.form(said).details["given"] == [
         "header"
     ]
 
@@ -194,7 +194,7 @@ def test_what_nothing_tells_is_asked(tmp_path, cells):
         DataError, match=rf"a\.csv, line 2, column x: '{cells[0]}': .*say the decimal sign \(the key dec"
     ):
         held(source)
-    assert set(sql_sources.read(source, ["id", "name"], {})) == {"id", "name"}, "who does not use it is not asked"
+    assert set(table_sources.read(source, ["id", "name"], {})) == {"id", "name"}, "who does not use it is not asked"
     for decimal in ".,":
         found = held(Source(source.url, decimal=decimal))["x"].values.tolist()
         assert found == ([1.234, 5.678] if cells[0][1] == decimal else [1234, 5678])
@@ -208,8 +208,8 @@ def test_texts_stay_texts(tmp_path):
 
 def test_what_the_user_says_is_not_inferred(tmp_path):
     url = save(tmp_path, "id;a,b\n1;2,3\n2;3,4\n").url
-    assert sql_sources.columns(Source(url, separator=",")) == ["id;a", "b"]
-    assert sql_sources.columns(Source(url, separator=";")) == ["id", "a,b"]
+    assert table_sources.columns(Source(url, separator=",")) == ["id;a", "b"]
+    assert table_sources.columns(Source(url, separator=";")) == ["id", "a,b"]
     path = save(tmp_path, "id,x\n1,Łódź\n2,Kraków\n", "b.csv", "cp1250").url
     assert held(Source(path, encoding="cp1250"))["x"].values[0] == "Łódź"
     with pytest.raises(DataError, match=r"b\.csv, line 2: not UTF-8 text; say its encoding \(the key encoding\)"):
@@ -266,11 +266,11 @@ def test_any_texts_come_back_as_they_were_written(tmp_path, rows, separator, enc
     writer = csv.writer(text, delimiter=separator, quoting=csv.QUOTE_NONNUMERIC)
     writer.writerows([["number", "first", "second"], *rows])
     source = save(tmp_path, text.getvalue(), f"{abs(hash((tuple(rows), separator, encoding)))}.csv", encoding)
-    found = sql_sources.read(source, ["number", "first", "second"], {"first": "text", "second": "text"})
+    found = table_sources.read(source, ["number", "first", "second"], {"first": "text", "second": "text"})
     assert found["number"].values.tolist() == [number for number, *_ in rows]
     if any(first for _, first, _ in rows):
         assert found["first"].values.tolist() == [first or None for _, first, _ in rows]
-    lines = [int(sql_sources.place(source, row).rpartition(" ")[2]) for row in range(len(rows))]
+    lines = [int(table_sources.place(source, row).rpartition(" ")[2]) for row in range(len(rows))]
     assert lines == list(range(2, len(rows) + 2))
 
 

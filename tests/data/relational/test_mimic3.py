@@ -10,7 +10,8 @@ from scipy.stats import skew
 
 from tests.conftest import absent
 from vflbench.config import convert
-from vflbench.data import csv_files, sources
+from vflbench.data import sources
+from vflbench.data.readers import csv_files
 from vflbench.data.relational import mimic3 as module
 from vflbench.data.relational import mimic3_events as measured
 from vflbench.data.relational import mimic3_statistics

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import xlwt
 
-from vflbench.data.relational import sql, sql_config, sql_sources
-from vflbench.data.relational.sql_sources import Source
+from vflbench.data.readers import table_sources
+from vflbench.data.readers.table_sources import Source
+from vflbench.data.relational import sql, sql_config
 from vflbench.types import DataError, Problem
 
 DAY = datetime.date(2024, 1, 31)
@@ -140,16 +141,16 @@ def test_cells_have_the_types_of_the_sheet(tmp_path, form, above):
     path = tmp_path / f"a.{form}"
     WRITERS[form](path, Patienten=[*above, *ROWS, [], [None] * 6], leer=[])
     source = Source(str(path))
-    assert sql_sources.columns(source) == ROWS[0]
-    found = sql_sources.read(source, ROWS[0], {"id": "text"})
+    assert table_sources.columns(source) == ROWS[0]
+    found = table_sources.read(source, ROWS[0], {"id": "text"})
     assert found["id"].values.tolist() == ["P01", "P02", "P03"]
     np.testing.assert_array_equal(found["größe"].values, [171.5, 180, np.nan])
     assert found["tag"].kind == "date" and str(found["tag"].values[0]).startswith("2024-01-31")
     assert found["raucher"].kind == "number" and found["raucher"].values.tolist() == [1, 0, 1]
     assert found["code"].kind == "text" and found["code"].values[0] == "007"
     np.testing.assert_array_equal(found["umsatz"].values, [1.5, 2.25, 3])  # texts are read as in a text file
-    assert sql_sources.place(source, 2) == f"{path}, row {len(above) + 4}"
-    said = sql_sources.form(source)
+    assert table_sources.place(source, 2) == f"{path}, row {len(above) + 4}"
+    said = table_sources.form(source)
     assert said.words.startswith("sheet 'Patienten', with a header line") and said.plain == (not above)
 
 
@@ -160,41 +161,41 @@ def test_which_sheet(tmp_path, form):
     with pytest.raises(
         DataError, match=r"several sheets have cells: 1 \(Info\), 2 \(Patienten\); name one \(the key she"
     ):
-        sql_sources.columns(Source(str(path)))
+        table_sources.columns(Source(str(path)))
     for sheet in ("2", "Patienten"):
-        assert sql_sources.columns(Source(str(path), sheet=sheet)) == ROWS[0]
+        assert table_sources.columns(Source(str(path), sheet=sheet)) == ROWS[0]
     with pytest.raises(DataError, match=r"has no sheet 'Patiente'; it has 3: Info, .*Did you mean 'Patienten'\?"):
-        sql_sources.columns(Source(str(path), sheet="Patiente"))
+        table_sources.columns(Source(str(path), sheet="Patiente"))
     with pytest.raises(DataError, match="has no sheet '4'; it has 3"):
-        sql_sources.columns(Source(str(path), sheet="4"))
+        table_sources.columns(Source(str(path), sheet="4"))
 
 
 @pytest.mark.parametrize("form", WRITERS)
 def test_a_sheet_without_a_header(tmp_path, form):
     path = tmp_path / f"a.{form}"
     WRITERS[form](path, a=ROWS[1:])
-    assert sql_sources.columns(Source(str(path))) == [f"column{i}" for i in range(1, 7)]
+    assert table_sources.columns(Source(str(path))) == [f"column{i}" for i in range(1, 7)]
 
 
 def test_what_is_no_spreadsheet(tmp_path):
     (tmp_path / "a.xlsx").write_text("id,x\n1,2\n")
     with pytest.raises(DataError, match=r"a\.xlsx: cannot be read as a spreadsheet"):
-        sql_sources.columns(Source(str(tmp_path / "a.xlsx")))
+        table_sources.columns(Source(str(tmp_path / "a.xlsx")))
     xlsx(tmp_path / "b.xlsx", a=[], b=[])
     with pytest.raises(DataError, match=r"b\.xlsx: no sheet has any cell"):
-        sql_sources.columns(Source(str(tmp_path / "b.xlsx")))
+        table_sources.columns(Source(str(tmp_path / "b.xlsx")))
     made = io.BytesIO()
     xlsx(made, a=ROWS)
     (tmp_path / "a.csv").write_bytes(made.getvalue())
     with pytest.raises(DataError, match=r"a\.csv.*its name has to end in \.xlsx or \.ods"):
-        sql_sources.columns(Source(str(tmp_path / "a.csv")))
+        table_sources.columns(Source(str(tmp_path / "a.csv")))
 
 
 def test_the_package_that_is_needed_is_named(tmp_path, monkeypatch):
-    find = sql_sources.importlib.util.find_spec
+    find = table_sources.importlib.util.find_spec
     monkeypatch.setattr(
-        sql_sources.importlib.util, "find_spec", lambda name: None if name == "python_calamine" else find(name)
+        table_sources.importlib.util, "find_spec", lambda name: None if name == "python_calamine" else find(name)
     )
     xlsx(tmp_path / "a.xlsx", a=ROWS)
-    (problem,) = sql_sources.check(Source(str(tmp_path / "a.xlsx")), "t")
+    (problem,) = table_sources.check(Source(str(tmp_path / "a.xlsx")), "t")
     assert isinstance(problem, Problem) and "pip install 'vflbench[excel]'" in problem.allowed

@@ -17,11 +17,12 @@ import yaml
 from tests.data.relational.conftest import PASSWORD
 from vflbench import config as configuration
 from vflbench.config.typed import convert_value
-from vflbench.data.relational import sql, sql_sources
-from vflbench.data.relational.cells import Column, as_type, concatenate, infer, of_arrow, of_objects
+from vflbench.data.readers import table_sources
+from vflbench.data.readers.cells import Column, as_type, concatenate, infer, of_arrow, of_objects
+from vflbench.data.readers.table_sources import Source, shown
+from vflbench.data.relational import sql
 from vflbench.data.relational.sql import load
 from vflbench.data.relational.sql_config import Config, Table
-from vflbench.data.relational.sql_sources import Source, shown
 from vflbench.data.tabular import inspection
 from vflbench.types import ConfigError, DataError
 
@@ -184,14 +185,14 @@ def test_declared_parts_are_kept_and_each_client_has_what_its_own_source_has(her
         url=[w["url"] for w in where], table=table, features=["age"], categories=["city"]
     )
     opened = []
-    read = sql_sources.read
+    read = table_sources.read
 
     def spy(source, names, types):
         found = read(source, names, types)
         opened.append((source.url, len(next(iter(found.values())).values)))
         return found
 
-    monkeypatch.setattr(sql_sources, "read", spy)
+    monkeypatch.setattr(table_sources, "read", spy)
     task = run(config, parties=3)
     parts = [part for part in task.clients if part.table == "customers"]
     assert [part.rows for part in parts] == [8, 4], "not cut anew"
@@ -680,8 +681,8 @@ def test_a_variable_that_is_not_set_is_named(here, monkeypatch):
     ("kind", "package", "extra"), [("postgresql", "psycopg", "postgres"), ("duckdb", "duckdb", "duckdb")]
 )
 def test_a_package_that_is_missing_is_named(here, monkeypatch, kind, package, extra):
-    find = sql_sources.importlib.util.find_spec
-    monkeypatch.setattr(sql_sources.importlib.util, "find_spec", lambda name: None if name == package else find(name))
+    find = table_sources.importlib.util.find_spec
+    monkeypatch.setattr(table_sources.importlib.util, "find_spec", lambda name: None if name == package else find(name))
     Path("a.db").touch()
     config = world()
     url = "postgresql://me@host/db" if kind == "postgresql" else "duckdb:///a.db"
@@ -1007,7 +1008,7 @@ def test_postgresql_types(database, server):
             "FROM customers"
         )
     source = Source(server.url, "odd", None, "SHOP_PASSWORD")
-    found = sql_sources.read(source, sql_sources.columns(source), {})
+    found = table_sources.read(source, table_sources.columns(source), {})
     kinds = {name: column.kind for name, column in found.items()}
     numbers = dict.fromkeys(("id", "age", "old", "big"), "number")
     assert kinds == {**numbers, "city": "text", "code": "text", "day": "date", "stamp": "date", "list": "list"}
@@ -1050,7 +1051,7 @@ def test_a_password_that_the_server_repeats_is_blotted_out(database, monkeypatch
     monkeypatch.setenv("SHOP_PASSWORD", PASSWORD)
     database.tables["customers"].table = PASSWORD  # a name that comes back in the server's message
     with pytest.raises(DataError) as error:
-        sql_sources.columns(Source(server.url, None, f'SELECT * FROM "{PASSWORD}"', "SHOP_PASSWORD"))
+        table_sources.columns(Source(server.url, None, f'SELECT * FROM "{PASSWORD}"', "SHOP_PASSWORD"))
     assert PASSWORD not in str(error.value) and '"***" does not exist' in str(error.value)
 
 
@@ -1062,7 +1063,7 @@ def test_a_server_that_is_not_there(database, server):
 
 
 def test_a_connection_that_drops_in_the_middle(database, server, monkeypatch):
-    monkeypatch.setattr(sql_sources, "BLOCK", 10)
+    monkeypatch.setattr(table_sources, "BLOCK", 10)
     blocks = []
 
     def dropped(cells):
@@ -1074,7 +1075,7 @@ def test_a_connection_that_drops_in_the_middle(database, server, monkeypatch):
                 )
         return of_objects(cells)
 
-    monkeypatch.setattr(sql_sources, "of_objects", dropped)
+    monkeypatch.setattr(table_sources, "of_objects", dropped)
     with pytest.raises(DataError, match=r"table public\.purchases: cannot be read \(.*(terminat|closed|lost)") as error:
         run(database)
     assert blocks and max(blocks) == 10 and PASSWORD not in str(error.value)
@@ -1105,7 +1106,7 @@ def test_the_connection_only_reads(database, server):
         connection.execute("DROP SEQUENCE IF EXISTS s")
         connection.execute("CREATE SEQUENCE s")
     with pytest.raises(DataError, match=r"read-only transaction"):
-        sql_sources.read(source, ["id"], {})
+        table_sources.read(source, ["id"], {})
 
 
 # --- the example ------------------------------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ import pytest
 
 from tests.data.relational.conftest import PASSWORD
 from vflbench.config import convert
-from vflbench.data.relational import databases, sql_sources
+from vflbench.data.readers import databases, table_sources
+from vflbench.data.readers.table_sources import Source
 from vflbench.data.relational.sql_config import Config
-from vflbench.data.relational.sql_sources import Source
 from vflbench.types import DataError
 
 DATABASES = ("duckdb", "sqlite", "postgresql")
@@ -38,7 +38,7 @@ TRICKLING = {
 def make(here, request, monkeypatch):
     """A function: kind, query, timeout -> a Source of a database whose table t has the columns id and name."""
 
-    def made(kind, query, timeout=sql_sources.QUERY_TIMEOUT):
+    def made(kind, query, timeout=table_sources.QUERY_TIMEOUT):
         if kind == "postgresql":
             server = request.getfixturevalue("server")
             monkeypatch.setenv("SHOP_PASSWORD", PASSWORD)
@@ -64,14 +64,14 @@ def make(here, request, monkeypatch):
 
 def whole(source):
     """Rows of the columns id and name of table t, whatever the source's query is."""
-    found = sql_sources.read(Source(source.url, "t", None, source.password_env), ["id", "name"], {})
+    found = table_sources.read(Source(source.url, "t", None, source.password_env), ["id", "name"], {})
     return sorted(zip(found["id"].values.tolist(), found["name"].values.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
 def test_two_columns_of_one_name_are_refused(make, kind):
     with pytest.raises(DataError, match="several columns are called id; give each a name of its own"):
-        sql_sources.columns(make(kind, "SELECT id, name, id FROM t"))
+        table_sources.columns(make(kind, "SELECT id, name, id FROM t"))
 
 
 @pytest.mark.parametrize("kind", DATABASES)
@@ -92,8 +92,8 @@ def test_a_query_is_any_one_select(make, kind, query):
     if kind == "sqlite" and "v(column1" in query:
         query = "SELECT column1 AS id, column2 AS name FROM (VALUES (1, 'x'), (2, 'y'))"
     source = make(kind, query)
-    assert {"id", "name"} <= set(sql_sources.columns(source))
-    found = sql_sources.read(source, ["id", "name"], {})
+    assert {"id", "name"} <= set(table_sources.columns(source))
+    found = table_sources.read(source, ["id", "name"], {})
     assert sorted(zip(found["id"].values.tolist(), found["name"].values.tolist(), strict=True)) == ROWS
 
 
@@ -143,7 +143,7 @@ def test_a_query_is_any_one_select(make, kind, query):
 def test_whatever_is_no_single_select_is_refused_and_changes_nothing(make, kind, query):
     source = make(kind, query)
     with pytest.raises(DataError) as error:
-        sql_sources.read(source, ["id", "name"], {})
+        table_sources.read(source, ["id", "name"], {})
     assert str(error.value).startswith(f"{source}: cannot be read (") and PASSWORD not in str(error.value)
     if query.strip():
         assert "A query is one SELECT, which reads this database and nothing else" in str(error.value)
@@ -174,7 +174,7 @@ def test_duckdb_reads_no_other_file(make, query):
     with pytest.raises(
         DataError, match=r"t\.duckdb, query: cannot be read \(Permission Error: Cannot access file"
     ) as error:
-        sql_sources.columns(source)
+        table_sources.columns(source)
     assert "secret," not in str(error.value)
 
 
@@ -182,7 +182,7 @@ def test_duckdb_reads_no_variable_of_ours(make):
     """DuckDB takes a name that is no table for a variable of the Python that asks: `names` is one of `rows`."""
     for query in ("SELECT * FROM names", "SELECT * FROM table_of_ours"):
         with pytest.raises(DataError, match=r"does not exist"):
-            sql_sources.read(make("duckdb", query), ["id"], {})
+            table_sources.read(make("duckdb", query), ["id"], {})
 
 
 def test_the_tables_that_sqlite_makes_itself_are_read(make):
@@ -191,14 +191,14 @@ def test_the_tables_that_sqlite_makes_itself_are_read(make):
         connection.execute("CREATE VIRTUAL TABLE notes USING fts5(body)")
         connection.execute("INSERT INTO notes VALUES ('hello there')")
         connection.commit()
-    assert sql_sources.read(source, ["name"], {})["name"].values.tolist() == ["hello there"]
+    assert table_sources.read(source, ["name"], {})["name"].values.tolist() == ["hello there"]
     source = make("sqlite", "SELECT key AS id, value AS name FROM json_each('[\"x\"]')")
-    assert sql_sources.read(source, ["name"], {})["name"].values.tolist() == ["x"]
+    assert table_sources.read(source, ["name"], {})["name"].values.tolist() == ["x"]
 
 
 def test_sqlite_loads_no_library(make):
     with pytest.raises(DataError, match=r"query: cannot be read \(not authorized\)"):
-        sql_sources.read(make("sqlite", "SELECT load_extension('written.so') AS id"), ["id"], {})
+        table_sources.read(make("sqlite", "SELECT load_extension('written.so') AS id"), ["id"], {})
 
 
 @pytest.mark.parametrize("kind", DATABASES)
@@ -221,8 +221,8 @@ def test_names_are_names_whatever_they_are(make, kind):
             connection.execute(statement)
             connection.commit()
     own = Source(source.url, table, None, source.password_env)
-    assert sql_sources.columns(own) == [column]
-    assert sql_sources.read(own, [column], {})[column].values.tolist() == [7]
+    assert table_sources.columns(own) == [column]
+    assert table_sources.read(own, [column], {})[column].values.tolist() == [7]
     assert whole(source) == ROWS
 
 
@@ -232,9 +232,9 @@ def test_names_are_names_whatever_they_are(make, kind):
 @pytest.mark.parametrize("kind", DATABASES)
 def test_an_endless_query_ends_and_is_named(make, kind):
     source = make(kind, ENDLESS[kind], 0.4)
-    assert sql_sources.columns(source) == ["id"]  # asks for no row
+    assert table_sources.columns(source) == ["id"]  # asks for no row
     with pytest.raises(DataError) as error:
-        sql_sources.read(source, ["id"], {})
+        table_sources.read(source, ["id"], {})
     wanted = f"{source}: reading took longer than dataset.query_timeout=0.4 seconds; raise it, or ask for less"
     assert str(error.value) == wanted
     assert whole(source) == ROWS
@@ -248,14 +248,14 @@ def test_a_server_that_ends_an_endless_query_before_we_do_is_told_alike(make, mo
 
     monkeypatch.setattr(databases.os, "dup", too_late)
     with pytest.raises(DataError, match=r"took longer than dataset.query_timeout=0.4 seconds"):
-        sql_sources.read(source, ["id"], {})
+        table_sources.read(source, ["id"], {})
 
 
 @pytest.mark.parametrize("kind", TRICKLING)
 def test_rows_without_end_end_too(make, kind, monkeypatch):
-    monkeypatch.setattr(sql_sources, "BLOCK", 100)
+    monkeypatch.setattr(table_sources, "BLOCK", 100)
     with pytest.raises(DataError, match=r"query: reading took longer than dataset\.query_timeout=0\.4 seconds"):
-        sql_sources.read(make(kind, TRICKLING[kind], 0.4), ["id"], {})
+        table_sources.read(make(kind, TRICKLING[kind], 0.4), ["id"], {})
 
 
 def test_a_postgresql_server_that_hangs(make, server):
@@ -296,7 +296,7 @@ def test_the_server_gives_up_with_us_and_its_own_shorter_time_holds(make, server
 @pytest.mark.parametrize("query", ["SELECT set_config('statement_timeout', '0', false) AS id, pg_sleep(60) AS name"])
 def test_a_query_cannot_take_the_limit_back(make, query):
     with pytest.raises(DataError, match=r"reading took longer than"):
-        sql_sources.read(make("postgresql", query, 0.4), ["id", "name"], {})
+        table_sources.read(make("postgresql", query, 0.4), ["id", "name"], {})
 
 
 @pytest.mark.parametrize("value", [0, -1, math.inf, math.nan, 1e7])

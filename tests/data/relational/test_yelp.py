@@ -9,9 +9,9 @@ import pytest
 
 from vflbench.config import convert
 from vflbench.data import sources
+from vflbench.data.divide.splits import split_rows
 from vflbench.data.relational import yelp, yelp_lines
 from vflbench.data.relational.yelp import Config, load
-from vflbench.data.splits import split_rows
 from vflbench.types import ConfigError, DataError
 
 WORDS = ["awful", "bad", "fine", "good", "great"]

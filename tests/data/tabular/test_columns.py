@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import vflbench
-from vflbench.data.relational import sql_sources
-from vflbench.data.relational.sql_sources import Source
+from vflbench.data.readers import table_sources
+from vflbench.data.readers.table_sources import Source
 from vflbench.data.tabular import columns, inspection, tabular_files
 from vflbench.data.tabular.columns import ColumnReport, Judged, Keys
 from vflbench.data.tabular.tabular_files import Config, load
@@ -28,8 +28,8 @@ def judged(folder: Path, cells, name: str = "x", kind: str = "csv", **keys) -> J
     path = folder / f"t.{kind}"
     frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path, index=False)
     source = Source(str(path))
-    named = sql_sources.columns(source)[0]
-    held = sql_sources.read(source, [named], {})
+    named = table_sources.columns(source)[0]
+    held = table_sources.read(source, [named], {})
     return columns.judge(source, named, held[named], slice(None), Keys(**keys))
 
 
@@ -176,7 +176,7 @@ def test_at_most_a_thousand_values(tmp_path):
     source = Source(str(tmp_path / "t.csv"))
     for names in ([], ["x"]):
         found = columns.judge(
-            source, "x", sql_sources.read(source, ["x"], {})["x"], slice(None), Keys(categories=names)
+            source, "x", table_sources.read(source, ["x"], {})["x"], slice(None), Keys(categories=names)
         )
         assert found.values is None and found.report.severity == ("error" if names else "warning")
         assert "1,001 distinct" in said(found)[0][1] and "limited to 1,000" in said(found)[0][1]

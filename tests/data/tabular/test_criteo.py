@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from vflbench.config import convert
-from vflbench.data import csv_files, sources
-from vflbench.data.splits import split_rows
+from vflbench.data import sources
+from vflbench.data.divide.splits import split_rows
+from vflbench.data.readers import csv_files
 from vflbench.data.tabular import criteo
 from vflbench.data.tabular.criteo import Config, load
 from vflbench.types import ConfigError, DataError

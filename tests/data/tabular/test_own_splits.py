@@ -80,7 +80,7 @@ def test_workers_share_a_split_by_class(tmp_path: Path, frame: pd.DataFrame) -> 
 
 
 def test_without_stratify_rows_are_drawn_as_before(tmp_path: Path, frame: pd.DataFrame) -> None:
-    from vflbench.data.splits import split_rows
+    from vflbench.data.divide.splits import split_rows
 
     task = load(two_files(tmp_path, frame, stratify="none"), "aligned", 2, 0, tmp_path)
     assert all((parts(task)[split] == rows).all() for split, rows in split_rows(N, 0.1, 0.3, 0).items())

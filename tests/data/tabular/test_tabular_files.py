@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from vflbench.config import convert
+from vflbench.data.divide.splits import by_class
 from vflbench.data.matching import psi_bytes
-from vflbench.data.splits import by_class
 from vflbench.data.tabular import alignment
 from vflbench.data.tabular.tabular_files import Config, check, load
 from vflbench.types import ConfigError, DataError

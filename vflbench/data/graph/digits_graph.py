@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from vflbench.data import partition
-from vflbench.data.partition import RawGraph
+from vflbench.data.divide import partition
+from vflbench.data.divide.partition import RawGraph
 from vflbench.data.tabular.digits import images
 from vflbench.data.tasks import GraphTask
 from vflbench.types import DatasetInfo, DataSource, Range

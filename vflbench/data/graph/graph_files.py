@@ -21,12 +21,12 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from vflbench.data import partition
+from vflbench.data.divide import partition
+from vflbench.data.divide.partition import RawGraph
 from vflbench.data.graph import node_ids, node_splits
 from vflbench.data.graph.node_ids import Nodes
 from vflbench.data.graph.node_tables import Files, Table, counts, of_array, shown
-from vflbench.data.partition import RawGraph
-from vflbench.data.relational.cells import Column
+from vflbench.data.readers.cells import Column
 from vflbench.data.tabular import columns, inspection, leaks
 from vflbench.data.tabular.columns import ColumnReport, Judged, Remark
 from vflbench.data.tasks import GraphTask

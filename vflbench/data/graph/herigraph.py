@@ -21,10 +21,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vflbench.data import csv_files, partition, prepared, sources, twins
-from vflbench.data.partition import RawGraph
+from vflbench.data import prepared, sources, twins
+from vflbench.data.divide import partition
+from vflbench.data.divide.partition import RawGraph
 from vflbench.data.published import Lines, Rows
-from vflbench.data.readers import load_npy, load_npz, load_sparse
+from vflbench.data.readers import csv_files
+from vflbench.data.readers.untrusted import load_npy, load_npz, load_sparse
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import GraphTask
 from vflbench.seeding import stream

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vflbench.data import keys
 from vflbench.data.graph.node_tables import Files, Table, counts, is_counter
-from vflbench.data.relational.cells import Column
+from vflbench.data.readers import keys
+from vflbench.data.readers.cells import Column
 from vflbench.types import ConfigError, DataError, Problem, closest
 
 _WHO = "(?:node|vertex|user|person|patient|paper|author|customer|member|subject|student|employee)"

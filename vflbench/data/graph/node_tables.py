@@ -12,12 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from vflbench.data import keys
 from vflbench.data.graph import pyg_file
-from vflbench.data.readers import load_npy, load_npz, load_sparse, npz_names
-from vflbench.data.relational import delimited, packed, sql_sources
-from vflbench.data.relational.cells import Column, Wrong, infer
-from vflbench.data.relational.sql_sources import Source
+from vflbench.data.readers import delimited, keys, packed, table_sources
+from vflbench.data.readers.cells import Column, Wrong, infer
+from vflbench.data.readers.table_sources import Source
+from vflbench.data.readers.untrusted import load_npy, load_npz, load_sparse, npz_names
 from vflbench.types import DataError
 
 TENSORS = ("x", "edge_index", "y")  # of a Data: features, edges and labels
@@ -166,7 +165,7 @@ class Files:
                 raise DataError(f"{file}: {found}; a table of numbers is needed.")
             return of_array(file, values)
         source = Source(str(path), header=header)
-        if source.kind not in sql_sources.FILES:
+        if source.kind not in table_sources.FILES:
             advice = "; dataset.pyg is the key of a torch_geometric Data" if file.endswith((".pt", ".pth")) else ""
             raise DataError(f"{file}: format not known; {FORMATS}{advice}.")
         try:
@@ -230,20 +229,20 @@ class Files:
 
 def _of_source(source: Source, file: str, key: str) -> Table:
     """The table of a text file, a spreadsheet or a Parquet file; what is inferred of its form is reported."""
-    names = sql_sources.columns(source)
+    names = table_sources.columns(source)
     header = delimited.dialect_of(source).header if source.kind == "csv" else None
     named = header is not False
-    if form := sql_sources.form(source):
+    if form := table_sources.form(source):
         log.log(logging.DEBUG if form.plain else logging.INFO, "%s: %s", file, form.words)
 
     if len(names) == 1 and source.kind == "csv" and key == "labels":
         first, cells = _lines(source)
         return Table(file, names, [cells], lambda row: f"line {first + row}", header, named)
     kind = "id" if key in ("edges", "split") else None
-    held = sql_sources.read(source, names, {name: kind for name in names if kind})
+    held = table_sources.read(source, names, {name: kind for name in names if kind})
 
     def place(row: int) -> str:
-        return sql_sources.place(source, row).removeprefix(f"{source}, ")
+        return table_sources.place(source, row).removeprefix(f"{source}, ")
 
     table = Table(file, names, [held[name] for name in names], place, header, named)
     return replace(table, columns=[_as_id(source, table, i) for i in range(len(names))]) if kind is None else table
@@ -252,7 +251,7 @@ def _of_source(source: Source, file: str, key: str) -> Table:
 def _as_id(source: Source, table: Table, column: int) -> Column:
     """The column; a text, which may be an ID, as it was written."""
     name, held = table.names[column], table.columns[column]
-    return sql_sources.read(source, [name], {name: "id"})[name] if held.kind == "text" else held
+    return table_sources.read(source, [name], {name: "id"})[name] if held.kind == "text" else held
 
 
 def _lines(source: Source) -> tuple[int, Column]:

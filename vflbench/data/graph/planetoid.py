@@ -15,10 +15,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vflbench.data import csv_files, partition, sources, twins
-from vflbench.data.partition import RawGraph
+from vflbench.data import sources, twins
+from vflbench.data.divide import partition
+from vflbench.data.divide.partition import RawGraph
 from vflbench.data.published import Pickled, Rows
-from vflbench.data.readers import load_pickle
+from vflbench.data.readers import csv_files
+from vflbench.data.readers.untrusted import load_pickle
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import GraphTask
 from vflbench.types import Count, DataError, DatasetInfo

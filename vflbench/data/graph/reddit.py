@@ -10,10 +10,11 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from vflbench.data import partition, sources, twins
-from vflbench.data.partition import RawGraph
+from vflbench.data import sources, twins
+from vflbench.data.divide import partition
+from vflbench.data.divide.partition import RawGraph
 from vflbench.data.published import Arrays, Rows
-from vflbench.data.readers import load_npz, load_sparse
+from vflbench.data.readers.untrusted import load_npz, load_sparse
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import GraphTask
 from vflbench.seeding import stream

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.data import prepared, published, readers, sources, twins
+from vflbench.data import prepared, published, sources, twins
 from vflbench.data.published import Pickled, Records, Rows
+from vflbench.data.readers import untrusted
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.seeding import stream
 from vflbench.types import DataError, DataSource
@@ -132,7 +133,7 @@ class _Archived(published.Kept):
                     if self.binary:
                         sizes.append((member.size // _RECORD, _RECORD))
                     elif (file := archive.extractfile(member)) is not None:
-                        sizes.append(_size(readers.load_pickle(file.read(), member.name)))
+                        sizes.append(_size(untrusted.load_pickle(file.read(), member.name)))
         return sum(rows for rows, _ in sizes), sizes[0][1] if sizes else 0
 
 
@@ -222,7 +223,7 @@ def _binary(data: bytes, where: str, count: int | None) -> tuple[np.ndarray, np.
 
 def _python(data: bytes, where: str, count: int | None) -> tuple[np.ndarray, np.ndarray]:
     """As `_binary`, of a pickled batch."""
-    held = readers.load_pickle(data, where)
+    held = untrusted.load_pickle(data, where)
     fields = _fields(held)
     pixels, labels = fields.get("data"), fields.get("labels")
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or not isinstance(labels, list):

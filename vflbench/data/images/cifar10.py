@@ -16,7 +16,8 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from vflbench.data import partition, shipping
+from vflbench.data import shipping
+from vflbench.data.divide import partition
 from vflbench.data.images import cifar
 from vflbench.data.tasks import AlignedTask, Shard, ShardedTask
 from vflbench.seeding import stream

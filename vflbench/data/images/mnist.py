@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from vflbench.data import partition, prepared, sources, twins
+from vflbench.data import prepared, sources, twins
+from vflbench.data.divide import partition
 from vflbench.data.published import Idx, Rows
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import Shard, ShardedTask

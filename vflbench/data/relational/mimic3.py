@@ -41,15 +41,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vflbench.data import csv_files, prepared, sources, twins
+from vflbench.data import prepared, sources, twins
+from vflbench.data.divide.splits import SPLITS, check_fractions
 from vflbench.data.published import Lines, Rows
+from vflbench.data.readers import csv_files
 from vflbench.data.relational import mimic3_events as measured
 from vflbench.data.relational.mimic3_events import CsvFile, Stays
 from vflbench.data.relational.mimic3_statistics import statistics
 from vflbench.data.relational.mimic3_twin import JOINS, SLICE, twin
 from vflbench.data.relational.tables import RawTable, RawTables, divide, in_order, kept, moments, standardize
 from vflbench.data.sources import FileSet, Found, Part, RawFile
-from vflbench.data.splits import SPLITS, check_fractions
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.seeding import stream
 from vflbench.types import Count, DataError, DatasetInfo, Metric, Problem, refuse

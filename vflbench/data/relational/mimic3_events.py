@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.data import csv_files, sources
+from vflbench.data import sources
+from vflbench.data.readers import csv_files
 from vflbench.types import DataError
 
 log = logging.getLogger(__name__)

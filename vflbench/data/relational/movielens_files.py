@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vflbench.data import csv_files
+from vflbench.data.readers import csv_files
 from vflbench.data.sources import Found, RawFile
 
 if TYPE_CHECKING:

@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.data import splits
-from vflbench.data.keys import near, shown
-from vflbench.data.relational import row_facts, sql_sources, tables
-from vflbench.data.relational.cells import TYPES, Column, concatenate, digest, hashes, stable_order
+from vflbench.data.divide import splits
+from vflbench.data.readers import row_facts, table_sources
+from vflbench.data.readers.cells import TYPES, Column, concatenate, digest, hashes, stable_order
+from vflbench.data.readers.keys import near, shown
+from vflbench.data.readers.table_sources import Source
+from vflbench.data.relational import tables
 from vflbench.data.relational.sql_columns import Part, as_text, marked, misspelt, place_of, raw_table, summary
 from vflbench.data.relational.sql_config import (
     TASKS,
@@ -32,7 +34,6 @@ from vflbench.data.relational.sql_config import (
     parts_of,
     roles_of,
 )
-from vflbench.data.relational.sql_sources import Source
 from vflbench.data.relational.tables import RawTables
 from vflbench.data.tabular import inspection
 from vflbench.data.tasks import AlignedTask, RelationalTask
@@ -72,10 +73,10 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     """
     refuse(check(config, layout, parties))
     sources = {name: parts_of(config, name) for name in config.tables}
-    held = {name: [sql_sources.columns(source) for source in parts] for name, parts in sources.items()}
+    held = {name: [table_sources.columns(source) for source in parts] for name, parts in sources.items()}
     refuse([problem for name in sources for problem in _check_columns(config, name, sources[name], held[name])])
     for part in itertools.chain(*sources.values()):
-        if (form := sql_sources.form(part)) and not form.plain:
+        if (form := table_sources.form(part)) and not form.plain:
             log.info("%s: %s", part, form.words)
     mapping = {name: [_read_keys(config, name, source) for source in parts] for name, parts in sources.items()}
     _check_kinds(config, sources, {name: [columns for columns, _ in parts] for name, parts in mapping.items()})
@@ -120,7 +121,7 @@ def load_own(
     name = task.clients[index].table
     found = []
     for source in parts_of(config, name):
-        found.append(_read(config, name, source, sql_sources.columns(source), _read_keys(config, name, source)[1]))
+        found.append(_read(config, name, source, table_sources.columns(source), _read_keys(config, name, source)[1]))
     for stamp in _source(config, {name: found}).files:
         if stamp not in task.source.files:
             advice = "has changed since the join was made; start again once it is left alone"
@@ -201,13 +202,13 @@ def _read_keys(config: Config, name: str, source: Source) -> tuple[dict[str, Col
     """The key columns of a part for the mapping, and a stamp that changes with the part."""
     keys = keys_of(config, name)
     file = _file_stamp(source)
-    columns = sql_sources.read_keyed(source, keys, config.tables[name].types, keys) if keys else {}
+    columns = table_sources.read_keyed(source, keys, config.tables[name].types, keys) if keys else {}
     return columns, (file, digest(list(columns.values())) if keys else None)
 
 
 def _file_stamp(source: Source) -> str | None:
     """Checksum of a CSV or Parquet file; None for a database, whose file may change while its content does not."""
-    return sql_sources.stamp(source) if source.kind in ("csv", "parquet") else None
+    return table_sources.stamp(source) if source.kind in ("csv", "parquet") else None
 
 
 def _check_kinds(
@@ -279,7 +280,7 @@ def _read(config: Config, name: str, source: Source, held: Sequence[str], stamp:
     if table.features is not None:
         named = [*roles_of(config, name).values(), deciding(config, name).values()]
         wanted = list(dict.fromkeys(column for columns in named for column in columns))
-    columns = sql_sources.read_keyed(source, wanted, table.types, [key for key in keys if key in wanted])
+    columns = table_sources.read_keyed(source, wanted, table.types, [key for key in keys if key in wanted])
     part = Part(source, columns, _file_stamp(source))
     now = (part.file, digest([columns[key] for key in keys]) if keys else None)
     if now != stamp:
@@ -292,7 +293,7 @@ def _read(config: Config, name: str, source: Source, held: Sequence[str], stamp:
         return part
     order = stable_order(columns, keys)
     ordered = {column: Column(cells.kind, cells.values[order]) for column, cells in columns.items()}
-    return Part(source, ordered, sql_sources.stamp(source))
+    return Part(source, ordered, table_sources.stamp(source))
 
 
 def _labels(config: Config, name: str, parts: Sequence[Part]) -> tuple[np.ndarray, int]:
@@ -366,7 +367,7 @@ def _source(config: Config, found: Mapping[str, Sequence[Part]]) -> DataSource:
         for part in parts:
             if part.source.path is not None:
                 files.append((part.source.path.name, str(part.file)))
-                files += sql_sources.beside(part.source)
+                files += table_sources.beside(part.source)
             else:
                 content = np.sort(hashes(list(part.columns.values())))
                 files.append((f"{name} (rows in PostgreSQL)", hashlib.sha256(content.tobytes()).hexdigest()))

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.data.relational import dates, sql_sources
-from vflbench.data.relational.cells import Column, Wrong, as_type, concatenate, refuse_rounded
+from vflbench.data.readers import dates, table_sources
+from vflbench.data.readers.cells import Column, Wrong, as_type, concatenate, refuse_rounded
+from vflbench.data.readers.table_sources import Source
 from vflbench.data.relational.join import hand_over, join
 from vflbench.data.relational.sql_config import MOST_CATEGORIES, Config, called, deciding, keys_of, roles_of
-from vflbench.data.relational.sql_sources import Source
 from vflbench.data.relational.tables import RawTable, RawTables, joining
 from vflbench.data.tabular import leaks
 from vflbench.data.tabular.columns import ColumnReport, Judged, Kind, counts_rows, numbers_rows
@@ -35,7 +35,7 @@ class Part:
 
     def place(self, row: int) -> str:
         """How a message names row `row`."""
-        return sql_sources.place(self.source, row)
+        return table_sources.place(self.source, row)
 
 
 def place_of(parts: Sequence[Part], row: int) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from vflbench.data import splits
-from vflbench.data.relational import sql_sources
-from vflbench.data.relational.sql_sources import Source
+from vflbench.data.divide import splits
+from vflbench.data.readers import table_sources
+from vflbench.data.readers.table_sources import Source
 from vflbench.data.tasks import Equality
 from vflbench.types import Problem, Range, closest, refuse
 
@@ -48,7 +48,7 @@ class Config(splits.SplitKeys):
     variant: Literal["auto"] = "auto"
     tables: dict[str, Table] = field(default_factory=dict)  # name -> where it lies and what its columns are
     # seconds that reading a database's table or query may take
-    query_timeout: Annotated[float, Range(above=0, at_most=1e6)] = sql_sources.QUERY_TIMEOUT
+    query_timeout: Annotated[float, Range(above=0, at_most=1e6)] = table_sources.QUERY_TIMEOUT
     # predicates "a.x = b.y"; several between two tables are one composite key
     joins: list[str] = field(default_factory=list)
     task: Literal["regression", "classes"] = "regression"
@@ -70,8 +70,8 @@ class Config(splits.SplitKeys):
             if table.password is not None:
                 problems.append(Problem(f"{key}.password", "***", f"{advice} {key}.password_env"))
             for url in _listed(table.url):
-                if isinstance(url, str) and sql_sources.holds_password(url):
-                    problems.append(Problem(f"{key}.url", sql_sources.shown(url), f"{advice} {key}.password_env"))
+                if isinstance(url, str) and table_sources.holds_password(url):
+                    problems.append(Problem(f"{key}.url", table_sources.shown(url), f"{advice} {key}.password_env"))
         refuse(problems)
 
 
@@ -85,7 +85,7 @@ def parts_of(config: Config, name: str) -> list[Source]:
     urls = _listed(table.url)
     keys = (table.table, table.query, table.password_env, config.query_timeout)
     each = [value if isinstance(value, list) else [value] * len(urls) for value in keys]
-    said = {key: getattr(table, key) for key in sql_sources.OVERRIDES}
+    said = {key: getattr(table, key) for key in table_sources.OVERRIDES}
     return [Source(*values, **said) for values in zip(urls, *each, strict=True)]
 
 
@@ -189,7 +189,7 @@ def _check_table(config: Config, name: str, table: Table) -> list[Problem]:
         allowed = f"must have one for each of the {urls} URLs, or be one for all"
         problems.append(Problem(f"{key}.{what}", f"({count} entries)", allowed))
     if not unequal:
-        found = [problem for source in parts_of(config, name) for problem in sql_sources.check(source, key)]
+        found = [problem for source in parts_of(config, name) for problem in table_sources.check(source, key)]
         problems += list(dict.fromkeys(found))  # several parts may have the same problem
     if "." in name or "=" in name:
         problems.append(Problem(key, name, "a table's name cannot have a dot or =, which predicates are made of"))

@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 
 import numpy as np
 
+from vflbench.data.divide.splits import check_fractions, split_rows
 from vflbench.data.relational import tables
 from vflbench.data.relational.tables import RawTable, RawTables
-from vflbench.data.splits import check_fractions, split_rows
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
 from vflbench.types import Count, DatasetInfo, DataSource, Metric, Problem, Range, refuse

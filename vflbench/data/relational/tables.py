@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from vflbench.data import prepared, sources
+from vflbench.data.divide.splits import SPLITS, WORDS
 from vflbench.data.relational.join import Keys, hand_over, join
-from vflbench.data.splits import SPLITS, WORDS
 from vflbench.data.tasks import AlignedTask, Equality, HeldOut, RelationalPart, RelationalTask
 from vflbench.data.tasks.relational import table_size
 from vflbench.types import ConfigError, DataError, DataSource, Metric, Problem

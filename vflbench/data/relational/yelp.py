@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 
 from vflbench.data import prepared, sources, twins
+from vflbench.data.divide.splits import SPLITS, check_fractions, split_rows
 from vflbench.data.published import Lines, Rows
 from vflbench.data.relational import text, yelp_lines
 from vflbench.data.relational.tables import RawTable, RawTables, divide, in_order, standardize
 from vflbench.data.sources import FileSet, Found, Part, RawFile
-from vflbench.data.splits import SPLITS, check_fractions, split_rows
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
 from vflbench.types import Count, DataError, DatasetInfo, Metric, Problem, Range, refuse

@@ -24,8 +24,10 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from vflbench.data import partition, prepared, readers, sources, twins
+from vflbench.data import prepared, sources, twins
+from vflbench.data.divide import partition
 from vflbench.data.published import Arrays, Named, Rows
+from vflbench.data.readers import untrusted
 from vflbench.data.shapes import solids, views
 from vflbench.data.shapes.off import parse_off
 from vflbench.data.sources import FileSet, Found, Part, RawFile
@@ -293,7 +295,7 @@ def _render(mesh: _Mesh, size: int, folder: Path) -> None:
 
 
 def _cached(path: Path, *names: str) -> dict[str, np.ndarray]:
-    return readers.load_npz(path.read_bytes(), f"the cache file {path}", names)
+    return untrusted.load_npz(path.read_bytes(), f"the cache file {path}", names)
 
 
 def _save(path: Path, **arrays: np.ndarray) -> None:
@@ -319,7 +321,7 @@ def _from_voxels(config: Config, found: Found) -> tuple[np.ndarray, np.ndarray, 
     checksum = dict(found.files)[where]
     path = sources.cache_folder() / "views" / f"voxels-{_RENDERING}-{config.size}" / f"{checksum}.npz"
     data = found.read(_VOXELS)
-    train, test = (readers.load_npz(data, where, (f"y_{split}",))[f"y_{split}"] for split in ("train", "test"))
+    train, test = (untrusted.load_npz(data, where, (f"y_{split}",))[f"y_{split}"] for split in ("train", "test"))
     labels = np.concatenate([train, test])
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or not ((labels >= 0) & (labels < 10)).all():
         reason = "labels y_train and y_test must be numbers from 0 to 9, one an object"
@@ -340,7 +342,7 @@ def _grids(data: bytes, where: str, counts: dict[str, int]) -> np.ndarray:
     """Training grids, then test grids, (n, 32, 32, 32) bool, indexed [x, y, z], z up."""
     grids = []
     for split, count in counts.items():
-        grid = readers.load_npz(data, where, (f"X_{split}",))[f"X_{split}"]
+        grid = untrusted.load_npz(data, where, (f"X_{split}",))[f"X_{split}"]
         right_type = grid.shape == (count, 32, 32, 32) and grid.dtype.kind in "iub"
         if not right_type or grid.min(initial=0) < 0 or grid.max(initial=0) > 1:
             expected = f"{count} grids of 32 x 32 x 32 zeros and ones are expected, as there are labels"

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vflbench.data import keys
 from vflbench.data.matching import DIGEST, PLACE
-from vflbench.data.relational import sql_sources
-from vflbench.data.relational.cells import Column, Wrong
-from vflbench.data.relational.sql_sources import Source
+from vflbench.data.readers import keys, table_sources
+from vflbench.data.readers.cells import Column, Wrong
+from vflbench.data.readers.table_sources import Source
 from vflbench.data.tabular import inspection, positions
 from vflbench.types import DataError
 
@@ -209,7 +208,7 @@ def rows_of(source: Source, held: dict[str, Column], columns: Sequence[str], fil
             return Rows(
                 {},
                 parts,
-                [f"{sql_sources.place(source, error.row)}, column {positions.named(column)}: {error.reason}"],
+                [f"{table_sources.place(source, error.row)}, column {positions.named(column)}: {error.reason}"],
                 [],
             )
         notes += [f"{source}, column {column}: {parts[-1].note}"] if parts[-1].note else []
@@ -222,7 +221,7 @@ def rows_of(source: Source, held: dict[str, Column], columns: Sequence[str], fil
             again.append(row)
     wrong = []
     if none:
-        wrong.append(f"{sql_sources.place(source, none[0])}, {named}: no ID{inspection.others(source, none)}")
+        wrong.append(f"{table_sources.place(source, none[0])}, {named}: no ID{inspection.others(source, none)}")
     if again:
         name = one([part.values[again[0]] for part in parts])
         before, now = (one([str(part.raw[row]) for part in parts]) for row in (places[name], again[0]))
@@ -231,7 +230,7 @@ def rows_of(source: Source, held: dict[str, Column], columns: Sequence[str], fil
             told += f": {keys.alike(before, now)}"
         advice = files.told_apart() if files and before == now else ""
         wrong.append(
-            f"{sql_sources.place(source, again[0])}, {named}: {told}{inspection.others(source, again)}{advice}"
+            f"{table_sources.place(source, again[0])}, {named}: {told}{inspection.others(source, again)}{advice}"
         )
     return Rows(places, parts, wrong, notes)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from vflbench.data import sanity
-from vflbench.data.relational import sql_sources
-from vflbench.data.relational.cells import Column
-from vflbench.data.relational.sql_sources import Form, Source
+from vflbench.data.readers import table_sources
+from vflbench.data.readers.cells import Column
+from vflbench.data.readers.table_sources import Form, Source
 from vflbench.data.tabular import alignment, columns, entries, inspection, tabular_files
 from vflbench.data.tabular.columns import ColumnReport
 from vflbench.data.tabular.tabular_files import Config
@@ -106,12 +106,12 @@ def _file(config: Config, index: int, root: Path | None) -> tuple[File, Collecti
     try:
         refuse(entries.check([config.files[index]]))
         (source,) = entries.find([config.files[index]], root)
-        names = sql_sources.columns(source)
+        names = table_sources.columns(source)
         ids = [name for name in tabular_files.ids_of(config)[index] if name in names]
-        held = sql_sources.read(source, names, dict.fromkeys(ids, "id"))
+        held = table_sources.read(source, names, dict.fromkeys(ids, "id"))
         reports = [_report(config, source, name, held, ids, index) for name in names]
         known = alignment.rows_of(source, held, ids).of if ids else ()
-        return File(str(source), len(held[names[0]].values), sql_sources.form(source), reports), known, source, held
+        return File(str(source), len(held[names[0]].values), table_sources.form(source), reports), known, source, held
     except VflbenchError:
         return None
 

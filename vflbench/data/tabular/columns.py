@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vflbench.data.keys import plain
-from vflbench.data.relational import dates, sql_sources, written_numbers
-from vflbench.data.relational.cells import TYPES, Column, infer, means_missing, trimmed, without_point
-from vflbench.data.relational.dates import Order
+from vflbench.data.readers import dates, table_sources, written_numbers
+from vflbench.data.readers.cells import TYPES, Column, infer, means_missing, trimmed, without_point
+from vflbench.data.readers.dates import Order
+from vflbench.data.readers.keys import plain
+from vflbench.data.readers.table_sources import Source
 from vflbench.data.relational.sql_config import MOST_CATEGORIES
-from vflbench.data.relational.sql_sources import Source
 from vflbench.data.tabular import extremes
 
 Kind = Literal["number", "category", "date", "text", "id", "label", "row number", "constant", "empty", "unknown"]
@@ -128,7 +128,7 @@ class Judged:
 
 def judge(source: Source, name: str, cells: Column, rows: np.ndarray | slice, keys: Keys) -> Judged:
     """What becomes of the column `name`, of which the `rows` are used."""
-    cells = without_words(_plainer(cells), keys.missing_words, sql_sources.decimal(source))
+    cells = without_words(_plainer(cells), keys.missing_words, table_sources.decimal(source))
     about = _About(source, name, cells, rows, keys)
     if name.startswith(MADE_UP) and name not in (*keys.categories, *keys.numbers):
         return about.left_out("row number", "pandas wrote it", "is the index of a DataFrame, so it is left out")
@@ -285,7 +285,7 @@ class _About:
         return ColumnReport(file_of(self.source), self.column, kind, why, **{**counts, **more})
 
     def _at(self, row: int) -> str:
-        return sql_sources.place(self.source, row).removeprefix(f"{self.source}, ")
+        return table_sources.place(self.source, row).removeprefix(f"{self.source}, ")
 
     def left_out(self, kind: Kind, why: str, message: str, severity: Severity = "note", key: str = "") -> Judged:
         """A column that is no feature."""
@@ -338,7 +338,7 @@ class _About:
         return "all cells have the same value" if known == count else "all cells with a value have the same one"
 
     def _numbers(self, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return written_numbers.values(texts, sql_sources.decimal(self.source))
+        return written_numbers.values(texts, table_sources.decimal(self.source))
 
     def coerced(self) -> Judged:
         """A column of texts that the user calls numbers."""

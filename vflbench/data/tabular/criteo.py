@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
-from vflbench.data import csv_files, prepared, sources
+from vflbench.data import prepared, sources
+from vflbench.data.divide.splits import SPLITS, check_fractions, split_rows
 from vflbench.data.published import Lines, Rows
+from vflbench.data.readers import csv_files
 from vflbench.data.relational.tables import in_order, moments, take
 from vflbench.data.sources import FileSet, Found, Part, RawFile
-from vflbench.data.splits import SPLITS, check_fractions, split_rows
 from vflbench.data.tabular import table
 from vflbench.data.tasks import AlignedTask
 from vflbench.seeding import stream

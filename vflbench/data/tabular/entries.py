@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vflbench.data.relational import sql_sources
-from vflbench.data.relational.sql_sources import Source
+from vflbench.data.readers import table_sources
+from vflbench.data.readers.table_sources import Source
 from vflbench.types import Problem, closest, refuse
 
 DATABASES = (".db", ".db3", ".sqlite", ".sqlite3", ".duckdb")
@@ -46,10 +46,10 @@ def check(files: Sequence[str | Entry]) -> list[Problem]:
 
 
 def _check(entry: Entry, table: Source, key: str) -> list[Problem]:
-    if table.kind not in sql_sources.FILES:
-        allowed = f"must be {sql_sources.TABLES}{_elsewhere(entry.path)}"
-        return [Problem("dataset.files", sql_sources.shown(entry.path), allowed)]
-    return [*sql_sources.check_package(table, "dataset.files"), *sql_sources.check_form(table, key)]
+    if table.kind not in table_sources.FILES:
+        allowed = f"must be {table_sources.TABLES}{_elsewhere(entry.path)}"
+        return [Problem("dataset.files", table_sources.shown(entry.path), allowed)]
+    return [*table_sources.check_package(table, "dataset.files"), *table_sources.check_form(table, key)]
 
 
 def _elsewhere(path: str) -> str:

@@ -4,8 +4,8 @@ from typing import Literal
 
 import numpy as np
 
-from vflbench.data.relational import sql_sources
-from vflbench.data.relational.sql_sources import Source
+from vflbench.data.readers import table_sources
+from vflbench.data.readers.table_sources import Source
 
 LARGEST = 1e30  # a number beyond it, up or down, is none to learn from
 LARGE = 1e15  # a number beyond it may be a mistake
@@ -20,7 +20,7 @@ def too_large(values: np.ndarray, source: Source) -> str:
     if not len(wrong):
         return ""
     size = "is not finite" if np.isinf(values[wrong[0]]) else f"is too large (at most {LARGEST:g})"
-    where = sql_sources.place(source, int(wrong[0])).removeprefix(f"{source}, ")
+    where = table_sources.place(source, int(wrong[0])).removeprefix(f"{source}, ")
     return f"{values[wrong[0]]:g} in {where} {size}; {_ADVICE}"
 
 
@@ -37,7 +37,7 @@ def far(values: np.ndarray, source: Source) -> tuple[Literal["ok", "warning", "e
     severity: Literal["warning", "error"] = "error" if away[row] > TOO_FAR * spread > 0 else "warning"
     if severity == "warning" and abs(values[row]) < LARGE:
         return "ok", ""
-    where = sql_sources.place(source, row).removeprefix(f"{source}, ")
+    where = table_sources.place(source, row).removeprefix(f"{source}, ")
     how = "too far" if severity == "error" else "far"
     told = f"{values[row]:g} in {where} is {how} from the other numbers (their median is {median:g})"
     return severity, f"{told}; {_ADVICE}"

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.data import splits
-from vflbench.data.relational import sql_sources
-from vflbench.data.relational.cells import Column
-from vflbench.data.relational.sql_sources import Source
+from vflbench.data.divide import splits
+from vflbench.data.readers import table_sources
+from vflbench.data.readers.cells import Column
+from vflbench.data.readers.table_sources import Source
 from vflbench.data.tabular import columns
 from vflbench.data.tabular.columns import ColumnReport, Judged, Remark, Severity
 from vflbench.types import ConfigError, DataError, Problem, VflbenchError
@@ -63,7 +63,7 @@ class Findings:
 
 def places(source: Source, rows: Sequence[int]) -> str:
     """How a message names several rows: the first few by their lines."""
-    first = [sql_sources.place(source, row).removeprefix(f"{source}, ") for row in rows[:SHOWN]]
+    first = [table_sources.place(source, row).removeprefix(f"{source}, ") for row in rows[:SHOWN]]
     more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
     return f"{', '.join(first)}{more}"
 

@@ -5,9 +5,9 @@ from typing import Literal
 
 import numpy as np
 
-from vflbench.data.relational import sql_sources
-from vflbench.data.relational.cells import Column, means_missing
-from vflbench.data.relational.sql_sources import Source
+from vflbench.data.readers import table_sources
+from vflbench.data.readers.cells import Column, means_missing
+from vflbench.data.readers.table_sources import Source
 from vflbench.data.tabular import columns, extremes, inspection
 from vflbench.data.tabular.columns import ColumnReport, Judged
 from vflbench.types import DataError
@@ -33,7 +33,7 @@ def read(
     ------
     DataError : there is nothing to learn, or there are no classes or numbers.
     """
-    cells = columns.without_words(cells, keys.missing_words, sql_sources.decimal(source))
+    cells = columns.without_words(cells, keys.missing_words, table_sources.decimal(source))
     if cells.null.all():
         refuse_missing(cells.null, column, source)
     return (_classes if task == "classes" else _targets)(cells, column, source)
@@ -78,5 +78,5 @@ def _report(cells: Column, column: str, source: Source, distinct: int, becomes: 
 def refuse_missing(null: np.ndarray, column: str, source: Source, used: np.ndarray | slice = slice(None)) -> None:
     """Refuse a row without a label, of those that are `used`."""
     if rows := np.sort(np.arange(len(null))[used][null[used]]).tolist():
-        where = f"{sql_sources.place(source, rows[0])}, column {column}"
+        where = f"{table_sources.place(source, rows[0])}, column {column}"
         raise DataError(f"{where}: no label; remove the row{inspection.others(source, rows)}")

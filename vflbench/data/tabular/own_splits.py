@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vflbench.data import splits
-from vflbench.data.relational import row_facts, sql_sources
-from vflbench.data.relational.cells import Column
-from vflbench.data.relational.sql_sources import Source
-from vflbench.data.splits import SplitKeys
+from vflbench.data.divide import splits
+from vflbench.data.divide.splits import SplitKeys
+from vflbench.data.readers import row_facts, table_sources
+from vflbench.data.readers.cells import Column
+from vflbench.data.readers.table_sources import Source
 from vflbench.data.tabular import columns, table
 from vflbench.data.tabular.table import Table
 
@@ -55,8 +55,8 @@ def facts(config: OwnKeys, source: Source, held: Mapping[str, Column], used: np.
     ------
     DataError : one of these rows has no time, or no entity. Names file and line.
     """
-    place = partial(sql_sources.place, source)
-    words, sign = config.missing_words, sql_sources.decimal(source)
+    place = partial(table_sources.place, source)
+    words, sign = config.missing_words, table_sources.decimal(source)
     known = {name: columns.without_words(held[name], words, sign) for name in (config.time, config.entity) if name}
     return RowFacts(
         row_facts.times(known[config.time], config.time, place, used, config.dates) if config.time else None,

@@ -21,10 +21,9 @@ from itertools import combinations
 
 import numpy as np
 
-from vflbench.data import keys
-from vflbench.data.relational import sql_sources
-from vflbench.data.relational.cells import Column, Wrong
-from vflbench.data.relational.sql_sources import Source
+from vflbench.data.readers import keys, table_sources
+from vflbench.data.readers.cells import Column, Wrong
+from vflbench.data.readers.table_sources import Source
 from vflbench.data.tabular import columns
 
 DENSE = 0.25  # of all whole numbers between the least and the largest: from here on, many may be in common by chance
@@ -365,7 +364,7 @@ def disproof(pair: Pair, sources: Sequence[Source], held: Sequence[dict[str, Col
     cells = []
     for file, own in zip(pair.files, pair.columns, strict=True):
         values = ", ".join(str(held[file][name].values[pair.row]) for name in own)
-        cells.append(f"{sql_sources.place(sources[file], pair.row)}: {values}")
+        cells.append(f"{table_sources.place(sources[file], pair.row)}: {values}")
     what = {
         "the same": f"have the same values in {where}, but in another order",
         "alike": f"have values in {where} that differ only in {pair.said}, and are in another order",
@@ -396,7 +395,7 @@ def of_shuffled(source: Source, held: dict[str, Column], name: str, row: int) ->
 
 
 def _at(source: Source, row: int) -> str:
-    return sql_sources.place(source, row).removeprefix(f"{source}, ")
+    return table_sources.place(source, row).removeprefix(f"{source}, ")
 
 
 def left_out(names: Sequence[str]) -> str:

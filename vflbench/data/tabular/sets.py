@@ -13,9 +13,9 @@ from typing import Any, Literal
 import numpy as np
 
 from vflbench.data import prepared, sources, twins
+from vflbench.data.divide.splits import Plan
 from vflbench.data.published import Rows, Size
 from vflbench.data.sources import FileSet, Found, Part, RawFile
-from vflbench.data.splits import Plan
 from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Keys, Table
 from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask

@@ -21,10 +21,11 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from vflbench.data import csv_files, partition
+from vflbench.data.divide import partition
+from vflbench.data.divide.splits import SPLITS, Plan, check_fractions, draw
+from vflbench.data.readers import csv_files
 from vflbench.data.relational import tables as relational
 from vflbench.data.relational.tables import RawTable, RawTables
-from vflbench.data.splits import SPLITS, Plan, check_fractions, draw
 from vflbench.data.tabular.convex import task
 from vflbench.data.tasks import AlignedTask, Equality, Objective, OwnRows, RelationalTask, Shard, ShardedTask
 from vflbench.seeding import stream

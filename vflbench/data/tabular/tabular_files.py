@@ -13,7 +13,7 @@ hashed The rows whose ID is in every file, found by comparing hashes: every othe
        the labels' owner, which answers with the places of those that all have. Whoever can guess an ID can try its
        hash: this keeps only IDs secret that nobody can list.
 
-`data/keys.py` says when two IDs are equal. Rounded IDs are refused. Similar ones are named, and never matched.
+`data/readers/keys.py` says when two IDs are equal. Rounded IDs are refused. Similar ones are named, and never matched.
 
 The messages of both are on the ledger, in the phase `align`; no wall time includes them.
 """
@@ -30,10 +30,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vflbench.data import splits
-from vflbench.data.relational import sql_sources
-from vflbench.data.relational.cells import Column
-from vflbench.data.relational.sql_sources import Source
+from vflbench.data.divide import splits
+from vflbench.data.readers import table_sources
+from vflbench.data.readers.cells import Column
+from vflbench.data.readers.table_sources import Source
 from vflbench.data.tabular import alignment, columns, entries, inspection, labels, leaks, own_splits, table
 from vflbench.data.tabular.alignment import Alignment
 from vflbench.data.tabular.columns import Judged
@@ -87,7 +87,7 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
         problems.append(Problem(f"dataset.{key}", value, allowed))
 
     if not config.files:
-        add("files", "[]", f"must name a file, or one for each party: {sql_sources.TABLES}")
+        add("files", "[]", f"must name a file, or one for each party: {table_sources.TABLES}")
     elif several and layout == "sharded":
         add("files", count, "workers share one file, whose rows are dealt to them")
     elif several and len(config.files) != parties:
@@ -144,10 +144,10 @@ def most_parties(config: Config, layout: str, root: Path | None) -> int | None:
     if layout != "aligned" or len(config.files) != 1:
         return None
     (source,) = entries.find(config.files, root)
-    (names,) = _features(config, [source], [sql_sources.columns(source)])
+    (names,) = _features(config, [source], [table_sources.columns(source)])
     if len(names) > FEW:
         return len(names)
-    judged = inspection.inspect([source], [sql_sources.read(source, names, {})], [names], [slice(None)], config)
+    judged = inspection.inspect([source], [table_sources.read(source, names, {})], [names], [slice(None)], config)
     return len(_kept(judged[0]))
 
 
@@ -175,7 +175,7 @@ def _load(
     """As `load`, up to the first problem."""
     assert config.label
     sources = entries.find(config.files, root)
-    names = [sql_sources.columns(source) for source in sources]
+    names = [table_sources.columns(source) for source in sources]
     features, ids = _features(config, sources, names), ids_of(config)
     several, evidence = len(sources) > 1, looked_at(config, names)
     held = _read(config, sources, evidence)
@@ -204,7 +204,7 @@ def _load(
     if train.any():
         whole = dataclasses.replace(whole, labelled=(labelled[train], label.values[more[train]]))
     note = "; ".join(filter(None, ("the user's own files", matched.note, label.note)))
-    files = tuple((Path(source.url).name, sql_sources.stamp(source) or "") for source in sources)
+    files = tuple((Path(source.url).name, table_sources.stamp(source) or "") for source in sources)
     metric = (
         Metric("rmse", "min") if not label.classes else Metric("auroc" if label.classes == 2 else "accuracy", "max")
     )
@@ -238,7 +238,7 @@ def _read(config: Config, sources: Sequence[Source], evidence: Sequence[Sequence
     for i, (source, own, ids) in enumerate(zip(sources, evidence, ids_of(config), strict=True)):
         decisive = [config.label, config.time, config.entity] if i == 0 else []  # about the rows, of the labels' owner
         wanted = list(dict.fromkeys([*own, *filter(None, decisive), *ids]))
-        held.append(sql_sources.read(source, wanted, dict.fromkeys(ids, "id")))
+        held.append(table_sources.read(source, wanted, dict.fromkeys(ids, "id")))
         _refuse_empty(source, held[-1])
     return held
 
@@ -280,14 +280,14 @@ def load_own(
     assert task.rows is not None
     (source,) = entries.find([config.files[index]], root)
     name = Path(source.url).name
-    if (name, sql_sources.stamp(source) or "") not in task.source.files:
+    if (name, table_sources.stamp(source) or "") not in task.source.files:
         advice = "start again once it is left alone"
         raise DataError(f"{source} has changed since the files were brought together; {advice}")
     none = {*ids_of(config)[index], config.time, config.entity, *config.leave_out}
     none |= {config.label} if index == 0 else set()
-    names = [column for column in sql_sources.columns(source) if column not in none]
+    names = [column for column in table_sources.columns(source) if column not in none]
     rows = task.rows[index]
-    (judged,) = inspection.inspect([source], [sql_sources.read(source, names, {})], [names], [rows], config)
+    (judged,) = inspection.inspect([source], [table_sources.read(source, names, {})], [names], [rows], config)
     judged = inspection.without(judged, task.source.tables[index]["names_rows"], config)
     part = _table(config, [judged], [rows], np.zeros(len(rows)), 0)
     more = (task.own.places, task.own.labels) if index == task.owner and task.own is not None else None
@@ -309,7 +309,7 @@ def problems(config: Config, root: Path | None) -> inspection.Findings:
     sources = [named[0] if (named := found.of(entries.find, [file], root)) else None for file in config.files]
     names: list[list[str] | None] = []
     for source in sources:
-        names.append(None if source is None else found.of(sql_sources.columns, source))
+        names.append(None if source is None else found.of(table_sources.columns, source))
     known = [source or entries.source(file) for source, file in zip(sources, config.files, strict=True)]
     # A file that cannot be read is not blamed for lacking a column.
     ids, wanted = ids_of(config), [*config.leave_out, *config.categories, *config.numbers]
@@ -318,7 +318,7 @@ def problems(config: Config, root: Path | None) -> inspection.Findings:
     held: list[Any] = []
     for source, own, named_ids in zip(known, names, ids, strict=True):
         types = {column: "id" for column in named_ids if own and column in own}
-        held.append(own and found.of(sql_sources.read, source, own, types))
+        held.append(own and found.of(table_sources.read, source, own, types))
         if held[-1] and found.of(_refuse_empty, source, held[-1]) is None:
             held[-1] = None
     ready = all(own and set(named_ids) <= own.keys() for own, named_ids in zip(held, ids, strict=True))
@@ -373,7 +373,7 @@ def _note_columns(
 
 def _written(source: Source) -> dict[str, Any] | None:
     """How a file of text or a spreadsheet is written, for the summary."""
-    form = sql_sources.form(source)
+    form = table_sources.form(source)
     return None if form is None else dataclasses.asdict(form)
 
 

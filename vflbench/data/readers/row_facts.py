@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vflbench.data import keys
-from vflbench.data.relational import dates
-from vflbench.data.relational.cells import Column, means_missing
+from vflbench.data.readers import dates, keys
+from vflbench.data.readers.cells import Column, means_missing
 from vflbench.types import DataError
 
 Place = Callable[[int], str]  # how a message names a row of the file

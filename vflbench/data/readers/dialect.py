@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from vflbench.data.relational.cells import means_missing
+from vflbench.data.readers.cells import means_missing
 from vflbench.types import DataError
 
 log = logging.getLogger(__name__)

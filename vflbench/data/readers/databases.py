@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from vflbench.types import DataError
 
 if TYPE_CHECKING:
-    from vflbench.data.relational.sql_sources import Source
+    from vflbench.data.readers.table_sources import Source
 
 WAL_AT = 18  # byte of a SQLite file: 2 means that changes go to a log first
 # Otherwise a query could read files, Python variables and extensions as tables. It cannot change these settings.

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.data.relational import written_numbers
+from vflbench.data.readers import written_numbers
 
 TYPES = ("number", "text", "date")  # what a column may be; where no cell has a value it is "empty"
 # words for a missing value among numbers or dates, in small letters

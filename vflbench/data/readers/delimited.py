@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vflbench.data.relational import databases, dialect, packed, written_numbers
-from vflbench.data.relational.cells import trimmed
-from vflbench.data.relational.dialect import Dialect
+from vflbench.data.readers import databases, dialect, packed, written_numbers
+from vflbench.data.readers.cells import trimmed
+from vflbench.data.readers.dialect import Dialect
 from vflbench.types import DataError
 
 if TYPE_CHECKING:
-    from vflbench.data.relational.sql_sources import Source
+    from vflbench.data.readers.table_sources import Source
 
 UTF8 = ("utf-8", "utf-8-sig")
 CHUNK = 1 << 20

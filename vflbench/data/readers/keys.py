@@ -16,7 +16,7 @@ from functools import cache
 
 import numpy as np
 
-from vflbench.data.relational.cells import EXACT, Column, Wrong, as_type
+from vflbench.data.readers.cells import EXACT, Column, Wrong, as_type
 
 # Characters of other categories that print nothing (Unicode: Default_Ignorable_Code_Point).
 _IGNORED = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef"

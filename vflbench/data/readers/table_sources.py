@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.data import keys
-from vflbench.data.relational import databases, delimited, dialect, packed, spreadsheets, written_numbers
-from vflbench.data.relational.cells import (
+from vflbench.data.readers import databases, delimited, dialect, keys, packed, spreadsheets, written_numbers
+from vflbench.data.readers.cells import (
     EXACT,
     Column,
     Wrong,

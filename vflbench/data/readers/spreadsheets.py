@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from vflbench.data.relational import databases, dialect
-from vflbench.data.relational.cells import without_point
+from vflbench.data.readers import databases, dialect
+from vflbench.data.readers.cells import without_point
 from vflbench.types import DataError, closest
 
 if TYPE_CHECKING:
-    from vflbench.data.relational.sql_sources import Source
+    from vflbench.data.readers.table_sources import Source
 
 ENDINGS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 

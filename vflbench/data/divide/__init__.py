@@ -1,0 +1,1 @@
+"""How rows, columns and nodes are divided: into splits, and between parties."""
