@@ -66,7 +66,7 @@ def test_the_tutorial(place: Path, here: Callable[..., str]) -> None:
     assert "messages of one round" in printed[0] and "curve:" in printed[1]
     assert printed[2].count("3 completed") == 4 and (place / "patients.html").is_file()
     assert "us_uk" in printed[4] and "epsilon" in printed[5]
-    assert "1500 of them in all files; 300 that not all have (300 labelled)" in printed[6]
+    assert "1500 of them in all files; 300 rows have no match in the other files" in printed[6]
     assert printed[7].count("3 completed") == 6 and (place / "hospitals.html").is_file()
 
 
