@@ -162,6 +162,28 @@ def test_files_that_share_an_id_under_two_names(here, capsys):
     assert code == 0 and f"vflbench choose dataset=tabular_files '{files}'" in text
 
 
+def test_ids_that_only_seem_equal_are_named(here, capsys):
+    frame = pd.read_csv("b.csv")
+    frame["id"] = frame.id.replace({"P003": "\uff30003", "P004": "p004"})
+    frame.to_csv("b.csv", index=False)
+    keys = ["a.csv", "b.csv", "dataset.id=id", "dataset.label=krank", "dataset.alignment=hashed"]
+    code, text = check(capsys, *keys)
+    assert code == 0 and "198 are in all files" in text
+    assert "'P003' (U+0050) and '\uff30003' (U+FF30); they are not matched." in text
+    assert "differ only in blanks, capitals, leading zeros or a final .0, as 'P004' and 'p004'" in text
+
+
+def test_cells_are_counted_in_the_rows_that_all_files_have(here, capsys):
+    frame = pd.read_csv("a.csv", sep=";", decimal=",", encoding="cp1252")
+    frame.loc[:9, "ort"] = "Ulm"
+    frame.loc[:9, "größe"] = np.nan
+    frame.to_csv("a.csv", index=False)
+    pd.read_csv("b.csv").query("id > 'P009'").to_csv("b.csv", index=False)
+    keys = ["a.csv", "b.csv", "dataset.id=id", "dataset.label=krank", "dataset.alignment=hashed"]
+    size, town = lines_of(check(capsys, *keys)[1], "größe", "ort")
+    assert " numbers   0  " in size and town.endswith("2 0/1 columns")
+
+
 def test_how_rows_are_matched_without_an_id(here, capsys):
     _, text = check(capsys, "a.csv", "b.csv", "dataset.label=krank")
     assert "No ID is named, and rows cannot be matched by their order: dataset.id=COLUMN" in text

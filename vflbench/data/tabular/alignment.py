@@ -63,7 +63,8 @@ def align(
     column = " and ".join(dict.fromkeys(_listed(own) for own in ids))
     first, places = every[0], [own.of for own in every]
     for source, other in zip(sources[1:], every[1:], strict=True):
-        _warn_of_near(sources[0], first, source, other)
+        for told in near(sources[0], first, source, other):
+            log.warning("%s", told)
         _refuse_apart(sources[0], first, source, other, column)
     messages: list[Sent] = []
     if how != "given":
@@ -127,12 +128,11 @@ def _refuse_unlike(source: Source, rows: Rows, other: Source, others: Rows) -> N
             raise DataError(f"{found}, are not in {lacks}; {advice}")
 
 
-def _warn_of_near(source: Source, rows: Rows, other: Source, others: Rows) -> None:
-    """Warn of IDs of two files that differ only in how they are written, once for each kind of difference."""
+def near(source: Source, rows: Rows, other: Source, others: Rows) -> Iterator[str]:
+    """Name IDs of two files that differ only in how they are written, a sentence for each kind of difference."""
     for kind, pairs in keys.near(rows.of, others.of):
-        pair = keys.shown(rows.written(pairs[0][0]), others.written(pairs[0][1]))
-        told = "%d IDs of %s and %s differ only in %s, as %s and %s; they are not matched"
-        log.warning(told, len(pairs), source, other, kind, *pair)
+        pair = " and ".join(keys.shown(rows.written(pairs[0][0]), others.written(pairs[0][1])))
+        yield f"{len(pairs)} IDs of {source} and {other} differ only in {kind}, as {pair}; they are not matched"
 
 
 def _checked(source: Source, held: dict[str, Column], columns: Sequence[str], files: Files) -> Rows:

@@ -4,18 +4,22 @@ A run with the same keys is loaded. Where it would be refused, each file is judg
 """
 
 import dataclasses
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from vflbench.data import sanity
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.cells import Column
 from vflbench.data.readers.table_sources import Form, Source
 from vflbench.data.tabular import alignment, columns, entries, inspection, tabular_files
+from vflbench.data.tabular.alignment import Rows
 from vflbench.data.tabular.columns import ColumnReport
 from vflbench.data.tabular.tabular_files import Config
+from vflbench.data.tasks import AlignedTask
 from vflbench.types import ConfigError, DataError, VflbenchError, refuse
 
 Held = dict[str, Column]  # the columns of a file
@@ -68,56 +72,61 @@ class Checked:
 
 def check(config: Config, root: Path | None) -> Checked:
     """Look at the files of `config`, whose label and IDs may be missing."""
-    problems, tables = _tried(config, root)
+    problems, task = _tried(config, root)
     checked = Checked([], problems)
-    read = [found for i in range(len(config.files)) if (found := _file(config, i, root)) is not None]
+    rows: Sequence[np.ndarray | slice] = (task and task.rows) or [slice(None)] * len(config.files)
+    read = [found for i, own in enumerate(rows) if (found := _file(config, i, root, own)) is not None]
     checked.files = [file for file, *_ in read]
-    for file, about in zip(checked.files, tables, strict=False):
+    for file, about in zip(checked.files, task.source.tables if task else (), strict=False):
         known = {said["column"]: ColumnReport.of(said) for said in about["columns"]}  # of the rows that are used
         file.columns[:] = [known.get(report.column, report) for report in file.columns]
     if len(read) == len(config.files) > 1:
-        checked.matching = [_matching(config, *zip(*read, strict=True))]
+        checked.matching = _matching(config, *zip(*read, strict=True))
     if config.label is None:
         checked.advice = ["Name the column to predict, which is in the first file: dataset.label=COLUMN"]
     return checked
 
 
-def _tried(config: Config, root: Path | None) -> tuple[list[str], Sequence[Any]]:
-    """The problems of a run, and what it makes of each file; without a label only the problems of the files."""
+def _tried(config: Config, root: Path | None) -> tuple[list[str], AlignedTask | None]:
+    """The problems of a run, or what it loads; without a label only the problems of the files."""
     layout, parties = "aligned", max(1, len(config.files))
     if config.label is None:
         named = [p for p in tabular_files.check(config, layout, parties) if p.key != "dataset.label"]
         found = tabular_files.problems(config, root) if not named else inspection.Findings()
-        return [*map(str, named), *found.told()], ()
+        return [*map(str, named), *found.told()], None
     try:
         with alignment.quiet():
             task = tabular_files.load(config, layout, parties, 0, root)
             sanity.check(task, config)
-            return [], task.source.tables
+            assert isinstance(task, AlignedTask)
+            return [], task
     except ConfigError as error:
-        return [*map(str, error.problems)], ()
+        return [*map(str, error.problems)], None
     except DataError as error:
         first, *others = str(error).splitlines()
-        return [line.strip() for line in others] or [first], ()
+        return [line.strip() for line in others] or [first], None
 
 
-def _file(config: Config, index: int, root: Path | None) -> tuple[File, Collection[str], Source, Held] | None:
-    """A file by itself, its IDs, and where it is read from; None where it cannot be read."""
+def _file(
+    config: Config, index: int, root: Path | None, rows: np.ndarray | slice
+) -> tuple[File, Rows | None, Source, Held] | None:
+    """A file by itself, its IDs, and where it is read from; None where it cannot be read. Cells of `rows` count."""
     try:
         refuse(entries.check([config.files[index]]))
         (source,) = entries.find([config.files[index]], root)
         names = table_sources.columns(source)
         ids = [name for name in tabular_files.ids_of(config)[index] if name in names]
         held = table_sources.read(source, names, dict.fromkeys(ids, "id"))
-        reports = [_report(config, source, name, held, ids, index) for name in names]
-        known = alignment.rows_of(source, held, ids).of if ids else ()
+        judged = (columns.judge(source, name, held[name], rows, config) for name in names)
+        reports = [_report(config, own.report, ids, index) for own in judged]
+        known = alignment.rows_of(source, held, ids) if ids else None
         return File(str(source), len(held[names[0]].values), table_sources.form(source), reports), known, source, held
     except VflbenchError:
         return None
 
 
-def _report(config: Config, source: Source, name: str, held: Held, ids: Sequence[str], index: int) -> ColumnReport:
-    about = columns.judge(source, name, held[name], slice(None), config).report
+def _report(config: Config, about: ColumnReport, ids: Sequence[str], index: int) -> ColumnReport:
+    name = about.column
     if name in ids:
         return dataclasses.replace(about, taken_for="id", why="dataset.id names it", becomes="matches rows", remarks=())
     if name == config.label and index == 0:
@@ -134,19 +143,21 @@ def _report(config: Config, source: Source, name: str, held: Held, ids: Sequence
 def _matching(
     config: Config,
     files: Sequence[File],
-    ids: Sequence[Collection[str]],
+    ids: Sequence[Rows],
     sources: Sequence[Source],
     held: Sequence[Held],
-) -> str:
-    """How the rows of several files belong together."""
+) -> list[str]:
+    """How the rows of several files belong together, and which IDs differ only in how they are written."""
     named = tabular_files.ids_of(config)
     if any(named):
-        common = len(set(ids[0]).intersection(*ids[1:]))
-        counts = [f"{len(own)} of {file.name}" for file, own in zip(files, ids, strict=True)]
-        return f"Rows are matched by their IDs: {common} are in all files, of {' and '.join(counts)}."
+        common = len(set(ids[0].of).intersection(*(own.of for own in ids[1:])))
+        counts = [f"{len(own.of)} of {file.name}" for file, own in zip(files, ids, strict=True)]
+        told = f"Rows are matched by their IDs: {common} are in all files, of {' and '.join(counts)}."
+        others = zip(sources[1:], ids[1:], strict=True)
+        return [told, *(f"{line}." for own in others for line in alignment.near(sources[0], ids[0], *own))]
     try:
         found = alignment.align(named, config.alignment, sources, held, tabular_files.looked_at(config, held))
     except DataError:
-        return "No ID is named, and rows cannot be matched by their order: dataset.id=COLUMN matches them by an ID."
+        return ["No ID is named, and rows cannot be matched by their order: dataset.id=COLUMN matches them by an ID."]
     advice = "" if any(found.named) else " dataset.id=COLUMN matches them by an ID."
-    return f"No ID is named, so rows are {found.note}.{advice}"
+    return [f"No ID is named, so rows are {found.note}.{advice}"]
