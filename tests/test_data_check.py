@@ -173,6 +173,12 @@ def test_ids_that_only_seem_equal_are_named(here, capsys):
     assert "differ only in blanks, capitals, leading zeros or a final .0, as 'P004' and 'p004'" in text
 
 
+@pytest.mark.parametrize("label", [[], ["dataset.label=krank"]], ids=["no label", "label"])
+def test_an_id_that_a_file_lacks_is_a_problem(here, capsys, label):
+    code, text = check(capsys, "a.csv", "b.csv", "dataset.id=ort", *label)
+    assert code == 1 and "dataset.id=ort: b.csv has no such column" in text and "are matched by" not in text
+
+
 def test_cells_are_counted_in_the_rows_that_all_files_have(here, capsys):
     frame = pd.read_csv("a.csv", sep=";", decimal=",", encoding="cp1252")
     frame.loc[:9, "ort"] = "Ulm"

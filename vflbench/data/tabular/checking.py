@@ -143,18 +143,21 @@ def _report(config: Config, about: ColumnReport, ids: Sequence[str], index: int)
 def _matching(
     config: Config,
     files: Sequence[File],
-    ids: Sequence[Rows],
+    ids: Sequence[Rows | None],
     sources: Sequence[Source],
     held: Sequence[Held],
 ) -> list[str]:
     """How the rows of several files belong together, and which IDs differ only in how they are written."""
     named = tabular_files.ids_of(config)
     if any(named):
-        common = len(set(ids[0].of).intersection(*(own.of for own in ids[1:])))
-        counts = [f"{len(own.of)} of {file.name}" for file, own in zip(files, ids, strict=True)]
+        rows = [own for own in ids if own is not None]
+        if len(rows) < len(ids):  # a file has no such column, which is a problem
+            return []
+        common = len(set(rows[0].of).intersection(*(own.of for own in rows[1:])))
+        counts = [f"{len(own.of)} of {file.name}" for file, own in zip(files, rows, strict=True)]
         told = f"Rows are matched by their IDs: {common} are in all files, of {' and '.join(counts)}."
-        others = zip(sources[1:], ids[1:], strict=True)
-        return [told, *(f"{line}." for own in others for line in alignment.near(sources[0], ids[0], *own))]
+        others = zip(sources[1:], rows[1:], strict=True)
+        return [told, *(f"{line}." for own in others for line in alignment.near(sources[0], rows[0], *own))]
     try:
         found = alignment.align(named, config.alignment, sources, held, tabular_files.looked_at(config, held))
     except DataError:
