@@ -44,6 +44,7 @@ WRITINGS = [
     ([f"{i:05d}" for i in SPARSE], SPARSE),
     ([f"{i:05d}" for i in range(1, N + 1)], np.arange(1, N + 1)),
     ([f"A{i}" for i in SPARSE], [f"A{i:,}" for i in SPARSE]),
+    ([f"a{i}" for i in SPARSE], [f"Ａ{i:,}" for i in SPARSE]),
 ]
 
 
@@ -58,6 +59,15 @@ def test_ids_that_are_written_differently(tmp_path, frames, one, other, name):
     assert [block.shape[1] for block in task.features] == [1, 2]
     assert "confirms" in task.source.note
     assert "have no ID in common in column id" in told(tmp_path, a, b.rename(columns={name: "id"}), id="id")
+
+
+def test_codes_that_are_alike_in_one_file_only(tmp_path, frames):
+    """Without capitals half of them are in both files; but no two of these differ in their writing."""
+    both = [f"k{i}m" for i in range(18)]
+    one, other = (
+        [*both, *(f"{p}{q}{i}" for i in range(9) for q in "qQ"), *(f"{p}z{i}" for i in range(4))] for p in "xw"
+    )
+    load(tmp_path, frames[0].assign(code=one), frames[1].assign(ref=other).iloc[ORDER])
 
 
 def gap(ids):

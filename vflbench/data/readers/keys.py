@@ -148,18 +148,19 @@ def _ungrouped(name: str) -> str:
     return _loose(re.sub(r"(?<=\d)[,.'\u2019](?=\d{3}(?:\D|$))", "", name))
 
 
-NEAR: dict[str, Callable[[str], str]] = {
-    "blanks, capitals, leading zeros or a final .0": _loose,
-    "Unicode's compatibility forms (NFKC)": _compatible,
-    "digit grouping": _ungrouped,
-}
-
-
 def plainest(name: str) -> str:
     """The text without any of these differences."""
     if name.isascii() and name.isalnum():  # as most IDs are
         return name.casefold().lstrip("0")
     return _ungrouped(_compatible_form(name))
+
+
+NEAR: dict[str, Callable[[str], str]] = {
+    "blanks, capitals, leading zeros or a final .0": _loose,
+    "Unicode's compatibility forms (NFKC)": _compatible,
+    "digit grouping": _ungrouped,
+    "digit grouping and compatibility forms (NFKC)": plainest,
+}
 
 
 def near(ids: Iterable[str], others: Iterable[str]) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -169,8 +169,8 @@ def _compared(files: tuple[int, int], a: _Column, b: _Column, alone: bool) -> Pa
     if a.measured:
         return Pair(files, named, _first(a, b), names=False) if alone else None
     values, said, strong = "none", "", _share(a, b, alone)
-    if not strong and (a.texts or b.texts) and _share(a.plain, b.plain, alone):
-        said, values, strong = _alike(a, b), "alike", True
+    if not strong and (a.texts or b.texts) and _share(a.plain, b.plain, alone) and (said := _alike(a, b)):
+        values, strong = "alike", True
         a, b = a.plain, b.plain
     row = _first(a, b)
     if not (strong or (row is not None and _disagree(a, b))):
@@ -232,9 +232,9 @@ def _first(a: _Column, b: _Column) -> int | None:
 
 
 def _alike(a: _Column, b: _Column) -> str:
-    """How values that are alike differ, with an example."""
-    kind, pairs = keys.near(a.known, b.known)[0]
-    return f"{kind}, as {' and '.join(keys.shown(*pairs[0]))}"
+    """How values that are alike differ, with an example; empty: none are, but those of one file among themselves."""
+    found = keys.near(a.known, b.known)
+    return f"{found[0][0]}, as {' and '.join(keys.shown(*found[0][1][0]))}" if found else ""
 
 
 # --- several columns together -----------------------------------------------------------------------------------------
