@@ -709,6 +709,7 @@ def edit(file, line, text):
         (5, "4,thirty,Bern", r"column age: customers\.csv, line 5: 'thirty' is not a number"),
         (1, "id,age,age", r"customers\.csv: several columns are called age"),
         (5, "4,1e400,Bern", r"table customers of the bank: customers\.csv, line 5, column age: a value is not finite"),
+        (5, "4,1e35,Bern", r"customers\.csv, line 5, column age: a value is too large \(at most 1e\+30\)"),
     ],
 )
 def test_malformed_lines_are_named(here, line, text, message):

@@ -13,7 +13,7 @@ from vflbench.data.readers.table_sources import Source
 from vflbench.data.relational.join import hand_over, join
 from vflbench.data.relational.sql_config import MOST_CATEGORIES, Config, called, deciding, keys_of, roles_of
 from vflbench.data.relational.tables import RawTable, RawTables, joining
-from vflbench.data.tabular import leaks
+from vflbench.data.tabular import extremes, leaks
 from vflbench.data.tabular.columns import ColumnReport, Judged, Kind, counts_rows, numbers_rows
 from vflbench.types import DataError
 
@@ -104,9 +104,10 @@ def _feature(
     if cells.kind not in ("number", "date", "empty"):
         raise DataError(f"{where}, column {column}: {_not_numeric(cells, column, parts)}")
     values = _values(cells)
-    if np.isinf(values).any():
-        place = place_of(parts, int(np.isinf(values).argmax()))
-        raise DataError(f"{where}: {place}, column {column}: a value is not finite")
+    if (huge := np.abs(values) > extremes.LARGEST).any():
+        row = int(huge.argmax())
+        size = "not finite" if np.isinf(values[row]) else f"too large (at most {extremes.LARGEST:g})"
+        raise DataError(f"{where}: {place_of(parts, row)}, column {column}: a value is {size}")
     kind: Kind = "date" if read or cells.kind == "date" else "number"
     own = Judged(ColumnReport(where, column, kind, "its cells are numbers or dates", features=1), values)
     if read is None:
