@@ -5,6 +5,7 @@ thousand or a little above one. Then the decimal sign of the file's other column
 """
 
 import contextlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -45,20 +46,21 @@ def writings(cells: Any) -> list[Writing]:
     """
     import pyarrow.compute as pc
 
-    def match(way: Writing, some: Any) -> bool:
-        return bool(pc.all(pc.match_substring_regex(some, way.pattern), min_count=0).as_py())
+    def match(way: Writing) -> bool:
+        return bool(pc.all(pc.match_substring_regex(cells, way.pattern), min_count=0).as_py())
 
     def has(pattern: str) -> bool:
         return bool(pc.any(pc.match_substring_regex(cells, pattern), min_count=0).as_py())
 
     def all_are(way: Writing) -> bool:
         if way.group:
-            return has(GROUPS[way.group]) and match(way, cells)
+            return has(GROUPS[way.group]) and match(way)
         mixed = pc.any(pc.match_substring(cells, "." if way.decimal == "," else ","), min_count=0).as_py()
         return not mixed and _can_be_cast(plain(cells, way))
 
-    first = cells.slice(0, FIRST)
-    found = [way for way in _ways() if match(way, first) and all_are(way)]  # in a text no way passes the first test
+    first = [cell for cell in cells.slice(0, FIRST).to_pylist() if cell is not None]
+    # in a text no way passes the first test; Python keeps compiled patterns, and Arrow compiles them for each column
+    found = [way for way in _ways() if all(map(re.compile(way.pattern, re.ASCII).fullmatch, first)) and all_are(way)]
     if len(found) == 2 and found[0].group == found[1].group:  # no cell has a decimal sign
         return [Writing("", found[0].group)]
     return found
