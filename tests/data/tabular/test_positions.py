@@ -201,6 +201,30 @@ def test_several_rows_of_an_id(tmp_path, frames, names):
         tabular_files.load(Config(files=["a.csv"], label="y", id="patient"), "aligned", 1, 0, tmp_path)
 
 
+def test_several_rows_of_an_id_in_another_order(tmp_path, frames):
+    visits, often = np.repeat(SPARSE[: N // 4], 4), np.append(np.arange(1, N - 3), [5, 5, 8, 30])
+    for ids, others in ((visits, visits[ORDER]), ([f"P{i}" for i in visits], [f"P{i}" for i in visits[::-1]])):
+        text = told(tmp_path, frames[0].assign(patient=ids), frames[1].assign(patient=others))
+        assert "have the same values in column patient, but in another order" in text
+    a, b = (own.assign(id=often) for own in frames)
+    assert "have the same values in column id" in told(tmp_path, a, b.iloc[ORDER])
+    load(tmp_path, a, b)
+    load(tmp_path, a.assign(key=IDS), b.iloc[ORDER].assign(key=IDS))  # another column proves the order
+    for seed in range(5):
+        r = np.random.default_rng(seed)
+        for name, most in (("number", 12), ("children_no", 25), ("device_id", 20)):
+            load(tmp_path, *(own.assign(**{name: r.integers(0, most, N)}) for own in frames))
+        raters = np.arange(N) % 8
+        load(tmp_path, *(own.assign(rater_id=r.permutation(raters)) for own in frames))
+
+
+def test_quantiles_are_no_evidence(tmp_path, frames):
+    r = np.random.default_rng(0)
+    a, b = frames[0].assign(q=(r.permutation(N) + 1) / N), frames[1].assign(p=(r.permutation(N) + 1) / N)
+    load(tmp_path, a, b)
+    assert "have the same values in column q" in told(tmp_path, a, b.rename(columns={"p": "q"}))
+
+
 # --- numbers of rows, and columns without a name ----------------------------------------------------------------------
 
 

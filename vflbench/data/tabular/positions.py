@@ -3,7 +3,8 @@
 They share a column if its values are all different in both files, and the same ones. Names of columns need not agree.
 Nearly the same values are enough where they cannot be so by chance: texts, and numbers that are far apart. A few cells
 may be empty or repeated, and IDs may be written differently. Columns of one name tell more: part of the values is
-enough, and an ID has no other value in the same row. Two or three of them may name the rows together.
+enough, and an ID has no other value in the same row, even if it has several rows. Two or three of them may name the
+rows together.
 
 No evidence are rows that are merely numbered in their order, and values that several columns of a file have: ranks and
 quantiles.
@@ -32,6 +33,9 @@ COMMON_DENSE = 0.9  # or so many, in columns of one name, and in several columns
 COMMON_PART = 1 / 3  # or so many, in columns of one name, if most of them are in other rows:
 FEWEST_PART = 8  # and at least so many
 FLAWS = 0.05  # of the rows, but at least one: so many cells may be empty or repeated
+# so many different values, of the rows, has an ID of several rows;
+SEVERAL = 0.25  # of one that is there equally often in both files,
+NEARLY = 0.8  # or in nearly all rows once: by chance two files then share few of them
 TOGETHER = 8  # columns of one name that are tried together
 # what IDs are called, as id, customer_id, patientId, Kundennummer, Pat.-Nr
 _ID = re.compile(
@@ -93,6 +97,12 @@ class _Column:
         return any(list(self.values) == list(map(str, range(first, first + count))) for first in (0, 1))
 
     @cached_property
+    def even(self) -> bool:
+        """Whether measurements are in equal steps, as quantiles are."""
+        steps = np.diff(np.sort(self.values))
+        return bool(np.ptp(steps) < 1e-3 * steps.mean())
+
+    @cached_property
     def plain(self) -> "_Column":
         """Its values in a writing that IDs share which are alike."""
         if not self.texts:
@@ -123,7 +133,9 @@ def shared(held: Sequence[dict[str, Column]], looked_at: Sequence[Sequence[str]]
                 found.append(_compared((one, other), a, b, alone))
         single = {column.name for column in files[one] + files[other]}
         several = [name for name in looked_at[one] if name in {*looked_at[other]} - single]
-        found.append(_together((one, other), held[one], held[other], several))
+        both = (one, other), held[one], held[other]
+        again = (_repeated(*both, name) for name in several if _called_id(name))
+        found.append(_together(*both, several) or next(filter(None, again), None))
         own = [pair for pair in found if pair]
         proved = any(pair.proves for pair in own)
         pairs += [pair for pair in own if pair.row is None or not (proved and pair.weak)]
@@ -167,6 +179,7 @@ def _compared(files: tuple[int, int], a: _Column, b: _Column, alone: bool) -> Pa
     """
     named = (a.name,), (b.name,)
     if a.measured:
+        alone &= a.name == b.name or not a.even
         return Pair(files, named, _first(a, b), names=False) if alone else None
     values, said, strong = "none", "", _share(a, b, alone)
     if not strong and (a.texts or b.texts) and _share(a.plain, b.plain, alone) and (said := _alike(a, b)):
@@ -235,6 +248,23 @@ def _alike(a: _Column, b: _Column) -> str:
     """How values that are alike differ, with an example; empty: none are, but those of one file among themselves."""
     found = keys.near(a.known, b.known)
     return f"{found[0][0]}, as {' and '.join(keys.shown(*found[0][1][0]))}" if found else ""
+
+
+def _repeated(files: tuple[int, int], one: dict[str, Column], other: dict[str, Column], name: str) -> Pair | None:
+    """An ID of several rows that is in another order, in columns of one name."""
+    if not (may_identify(one[name]) and may_identify(other[name])):
+        return None
+    try:
+        a, b = (_Column(name, keys.of(held[name]).values, True) for held in (one, other))
+    except Wrong:
+        return None
+    least, most = sorted((len(a.known), len(b.known)))
+    rows = max(len(a.values), len(b.values))
+    if least < max(FEWEST_PART, SEVERAL * rows) or (row := _first(a, b)) is None:
+        return None
+    nearly = least >= NEARLY * rows and len(a.known & b.known) >= COMMON_DENSE * most
+    same = nearly or Counter(a.values.tolist()) == Counter(b.values.tolist())
+    return Pair(files, ((name,), (name,)), row, names=False, values="the same", weak=True) if same else None
 
 
 # --- several columns together -----------------------------------------------------------------------------------------
