@@ -422,6 +422,15 @@ def test_a_part_of_texts_that_are_left_out_may_give_the_label_away(files, caplog
     assert "column free: LEAK" not in caplog.text and "column mrn: LEAK" not in caplog.text
 
 
+def test_a_part_of_categories_may_give_the_label_away(files, caplog):
+    a = pd.read_csv(files / "a.csv", index_col=0)
+    a["code"] = [f"{'DL'[y]}{i}" for i, y in enumerate(a.died)]
+    a["ward"] = [f"{'DL'[i % 3 > 0]}{i}" for i in range(N)]
+    a.to_csv(files / "a.csv")
+    load(config(categories=["code", "ward"]), "aligned", 2, 0, files)
+    assert "column code: LEAK: " in caplog.text and "column ward: LEAK" not in caplog.text
+
+
 def test_an_entitys_own_column_is_no_leak_where_entities_are_held_out_whole(files, caplog):
     a = pd.read_csv(files / "a.csv", index_col=0)
     a["ward"], a["room"] = [f"w{i // 3}" for i in range(N)], np.arange(N) // 3 * 7 % 20

@@ -3,7 +3,7 @@
 A rule is fitted to four fifths of the rows and judged on the rest, five times, so that each row is held out once. It
 predicts what the other rows with the same value have; of a number that no other row has, what its two neighbours have.
 So other codes, texts, shifted numbers and a date that only one class has are found. What only arithmetic shows is not,
-as whether a number is even. Of texts that are left out, their beginnings are judged, and what is between their digits.
+as whether a number is even. Of texts, their beginnings are judged, too, and what is between their digits.
 Whoever loads the data checks this before the run, as a tool of the study: it needs a column and the label side by side,
 which no party has.
 """
@@ -64,11 +64,14 @@ def mark(
 
 def _marked(judged: Judged, used: np.ndarray | slice, sample: Sample, label: str) -> Judged:
     if judged.values is not None:
-        measure, value = strength(judged.values[used][sample.rows], judged.levels is not None, sample)
+        codes = judged.values[used][sample.rows]
+        measure, value = strength(codes, judged.levels is not None, sample)
         how, advice = "it alone", "If it is known only after the label, list it in dataset.leave_out"
+        if value <= LIMIT and judged.levels:
+            measure, value = _of_parts(np.array(judged.levels, dtype=object)[codes.astype(np.int64)], sample)
+            how = "a part of its texts"
     elif judged.texts is not None:
-        texts = judged.texts[used][sample.rows]
-        measure, value = max((strength(codes, True, sample) for codes in _parts(texts)), key=lambda found: found[1])
+        measure, value = _of_parts(judged.texts[used][sample.rows], sample)
         how, advice = "a part of its texts", "The column is left out already; list it in dataset.leave_out, too"
     else:
         return judged
@@ -78,6 +81,11 @@ def _marked(judged: Judged, used: np.ndarray | slice, sample: Sample, label: str
     message = f"LEAK: {how} nearly determines the label {label} ({found}). {advice}"
     judged = replace(judged, report=replace(judged.report, leak=found))
     return judged.remark("warning", message, "dataset.leave_out")
+
+
+def _of_parts(texts: np.ndarray, sample: Sample) -> tuple[str, float]:
+    """As `strength`, of the part of the texts that does best."""
+    return max((strength(codes, True, sample) for codes in _parts(texts)), key=lambda found: found[1])
 
 
 def _parts(texts: np.ndarray) -> Iterator[np.ndarray]:
