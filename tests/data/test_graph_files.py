@@ -74,6 +74,14 @@ def test_the_other_formats_give_the_same_task(folder, kind):
         np.testing.assert_array_equal(a, b)
 
 
+def test_an_archive_may_have_the_names_of_torch_geometric(folder):
+    np.savez(folder / "g.npz", x=FEATURES, y=LABELS, edge_index=EDGES.T)
+    expected, task = run(folder), run(folder, features="g.npz", edges="g.npz", labels="g.npz")
+    np.testing.assert_array_equal(task.labels, expected.labels)
+    np.testing.assert_array_equal(task.all_edges, expected.all_edges)
+    np.testing.assert_array_equal(task.features[0], expected.features[0])
+
+
 def test_csv_of_numbers_without_a_header(folder):
     np.savetxt(folder / "e.csv", EDGES, fmt="%d", delimiter=",")
     np.savetxt(folder / "y.csv", LABELS, fmt="%d")

@@ -56,18 +56,19 @@ def _checked(words: list[str], config_dir: str | None) -> "Checked":
     root = sources.data_root(named[-1] if named else None)
     checked = checking.check(replace(given, files=[*files]) if files else given, root)
     if given.label is not None and not checked.problems:
-        checked.advice.append(_next(files, keys, config_dir))
+        checked.advice.append(_next(files, keys, config_dir, given.task))
     return checked
 
 
-def _next(files: list[str], keys: list[str], config_dir: str | None) -> str:
+def _next(files: list[str], keys: list[str], config_dir: str | None, task: str) -> str:
     """The command that compares methods on the files."""
     from vflbench import config
 
     bare = all(re.fullmatch(r"[\w./-]+", file, re.ASCII) for file in files)
     named = f"dataset.files=[{','.join(files)}]" if bare else config.quoted("dataset.files", files)
     typed = shlex.join([*keys, *([named] if files else []), *(["--config-dir", config_dir] if config_dir else [])])
-    return f"Which method reaches a target: vflbench choose {typed} target=0.8 budget=20m"
+    goal = "target=0.8 budget=20m" if task == "classes" else "target=VALUE budget=20m, where VALUE is an RMSE"
+    return f"Which method reaches a target: vflbench choose {typed} {goal}"
 
 
 def shown(checked: "Checked") -> str:

@@ -125,7 +125,7 @@ def test_a_text_that_may_have_another_encoding_is_told(tmp_path, caplog, encodin
     text = "".join(f"{i};{words[i % len(words)]}\n" for i in range(2 * len(words)))
     form = table_sources.form(save(tmp_path, f"id;w\n{text}", encoding=encoding))
     assert form.details["encoding"] == "cp1252" and ("looks wrong" in form.words) == bool(right)
-    assert right in caplog.text and ("the key encoding" in caplog.text) == bool(right)
+    assert right in caplog.text and ("encoding: cp850" in caplog.text) == bool(right)
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -191,7 +191,7 @@ def test_what_a_sign_means_follows_from_all_cells(tmp_path, text, values):
 def test_what_nothing_tells_is_asked(tmp_path, cells):
     source = save(tmp_path, f"id;x;name\n1;{cells[0]};a\n2;{cells[1]};b\n")
     with pytest.raises(
-        DataError, match=rf"a\.csv, line 2, column x: '{cells[0]}': .*say the decimal sign \(the key dec"
+        DataError, match=rf"a\.csv, line 2, column x: '{cells[0]}': .*say the decimal sign, as \{path"
     ):
         held(source)
     assert set(table_sources.read(source, ["id", "name"], {})) == {"id", "name"}, "who does not use it is not asked"
@@ -212,7 +212,7 @@ def test_what_the_user_says_is_not_inferred(tmp_path):
     assert table_sources.columns(Source(url, separator=";")) == ["id", "a,b"]
     path = save(tmp_path, "id,x\n1,Łódź\n2,Kraków\n", "b.csv", "cp1250").url
     assert held(Source(path, encoding="cp1250"))["x"].values[0] == "Łódź"
-    with pytest.raises(DataError, match=r"b\.csv, line 2: not UTF-8 text; say its encoding \(the key encoding\)"):
+    with pytest.raises(DataError, match=r"b\.csv, line 2: not UTF-8 text; say its encoding, as \{path: FILE"):
         held(Source(path, encoding="utf-8"))
 
 

@@ -159,7 +159,7 @@ def test_which_sheet(tmp_path, form):
     path = tmp_path / f"a.{form}"
     WRITERS[form](path, Info=[["Stand", "2024"]], Patienten=ROWS, Notizen=[])
     with pytest.raises(
-        DataError, match=r"several sheets have cells: 1 \(Info\), 2 \(Patienten\); name one \(the key she"
+        DataError, match=r"several sheets have cells: 1 \(Info\), 2 \(Patienten\); name one, as \{path: FILE, she"
     ):
         table_sources.columns(Source(str(path)))
     for sheet in ("2", "Patienten"):

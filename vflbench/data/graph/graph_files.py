@@ -3,7 +3,7 @@
 Node ids are row numbers of the feature file, from 0, or the values of a column of IDs: see `node_ids.py`. Whether the
 first line of a text file is a header is inferred and reported. Edges are two columns of node ids. Labels are one column
 of class ids from 0, and -1 or empty for a node without a label. Of an .npz the array `features`, `edges` or `labels` is
-read, else the only one. Edges may be (E, 2) or (2, E), features a scipy sparse matrix.
+read, or `x`, `edge_index` or `y`, else the only one. Edges may be (E, 2) or (2, E), features a scipy sparse matrix.
 
 A `Data` has x, edge_index and y. Its train_mask, val_mask and test_mask, or train_idx, val_idx and test_idx, are the
 splits, where it or an archive has them; of several columns the run's seed takes its own, in turn. Edge weights and

@@ -22,6 +22,7 @@ from vflbench.types import DataError
 TENSORS = ("x", "edge_index", "y")  # of a Data: features, edges and labels
 _NAMELESS = re.compile(r"(Unnamed:.*|\.\.\.\d+|__index_level_.*)?")  # as pandas and R write that a column has no name
 _MADE_UP = re.compile(r"(column)?\d+")  # of files without names
+PYG = {"features": "x", "edges": "edge_index", "labels": "y"}  # as torch_geometric calls them, and archives may, too
 FORMATS = ".csv, .tsv, .parquet, .npy and .npz are read"
 log = logging.getLogger(__name__)
 
@@ -204,11 +205,12 @@ class Files:
         if {"format", "shape", "data"} <= names:
             matrix = load_sparse(data, file)
             return np.stack([matrix.row, matrix.col], axis=1) if key == "edges" else matrix.toarray()
-        if key not in names and len(names) != 1:
+        self.archives[file] = set(names)
+        called = next((name for name in (key, PYG.get(key)) if name in names), None)
+        if called is None and len(names) != 1:
             held = ", ".join(sorted(names)) or "nothing"
             raise DataError(f"{file}: holds {held}; an array called {key}, or a single one, is needed.")
-        self.archives[file] = set(names)
-        key = key if key in names else names.pop()
+        key = called or names.pop()
         return load_npz(data, file, (key,))[key]
 
     def _tensor(self, name: str, key: str) -> Table:

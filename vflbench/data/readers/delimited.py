@@ -178,7 +178,7 @@ def _not_text(source: Source, encoding: str) -> DataError:
         number += data[: error.start].decode(encoding, "ignore").count("\n")
     except UnicodeError:  # of UTF-16 without a mark, which a given encoding may be
         pass
-    advice = "say its encoding (the key encoding), or convert the file to UTF-8"
+    advice = "say its encoding, as {path: FILE, encoding: cp850}, or convert the file to UTF-8"
     return DataError(f"{source}, line {number}: not {encoding.upper()} text; {advice}")
 
 

@@ -113,7 +113,12 @@ def encoding_of(opened: Callable[[], IO[bytes]], label: str) -> tuple[str, str]:
     except UnicodeDecodeError:
         word = _word_of_cp1252(opened, label)
         if wrong := doubt(word):
-            log.warning("%s: read as Windows-1252, but %r %s; say its encoding (the key encoding)", label, word, wrong)
+            log.warning(
+                "%s: read as Windows-1252, but %r %s; say its encoding, as {path: FILE, encoding: cp850}",
+                label,
+                word,
+                wrong,
+            )
         return "cp1252", word
     return "utf-8", ""
 
@@ -138,7 +143,7 @@ def _word_of_cp1252(opened: Callable[[], IO[bytes]], label: str) -> str:
     DataError : a line is not; or most lines are UTF-8.
     """
     right, wrong, odd, word, strange = 0, 0, 0, "", ""
-    advice = "say its encoding (the key encoding), or convert the file to UTF-8"
+    advice = "say its encoding, as {path: FILE, encoding: cp850}, or convert the file to UTF-8"
     with opened() as stream:
         for number, line in enumerate(stream, start=1):
             if line.isascii():

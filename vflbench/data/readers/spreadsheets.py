@@ -83,7 +83,7 @@ def _chosen(source: Source, names: Sequence[str], filled: Sequence[str]) -> str:
     if wanted is None:
         if len(filled) > 1:
             told = ", ".join(f"{names.index(name) + 1} ({name})" for name in filled)
-            raise DataError(f"{source}: several sheets have cells: {told}; name one (the key sheet)")
+            raise DataError(f"{source}: several sheets have cells: {told}; name one, as {{path: FILE, sheet: 1}}")
         return filled[0]
     if wanted in names:
         return wanted

@@ -317,7 +317,7 @@ def _of_text(source: Source, name: str, cells: Any, kind: str | None, decimal: s
         row, cell = next((i, cell) for i, cell in enumerate(cells.to_pylist()) if cell and not cell.strip().isdigit())
         either = "its numbers may have a thousands sign or decimals, and no other column tells"
         where = f"{place(source, row)}, column {name}"
-        raise DataError(f"{where}: {cell!r}: {either}; say the decimal sign (the key decimal)") from None
+        raise DataError(f"{where}: {cell!r}: {either}; say the decimal sign, as {{path: FILE, decimal: ','}}") from None
 
 
 def _of_sheet(source: Source, name: str, kind: str | None) -> Column:
