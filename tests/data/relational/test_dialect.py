@@ -191,7 +191,7 @@ def test_what_a_sign_means_follows_from_all_cells(tmp_path, text, values):
 def test_what_nothing_tells_is_asked(tmp_path, cells):
     source = save(tmp_path, f"id;x;name\n1;{cells[0]};a\n2;{cells[1]};b\n")
     with pytest.raises(
-        DataError, match=rf"a\.csv, line 2, column x: '{cells[0]}': .*say the decimal sign, as \{path"
+        DataError, match=rf"a\.csv, line 2, column x: '{cells[0]}': .*say the decimal sign, as .path: FILE"
     ):
         held(source)
     assert set(table_sources.read(source, ["id", "name"], {})) == {"id", "name"}, "who does not use it is not asked"

@@ -68,7 +68,9 @@ def _marked(judged: Judged, used: np.ndarray | slice, sample: Sample, label: str
         measure, value = strength(codes, judged.levels is not None, sample)
         how, advice = "it alone", "If it is known only after the label, list it in dataset.leave_out"
         if value <= LIMIT and judged.levels:
-            measure, value = _of_parts(np.array(judged.levels, dtype=object)[codes.astype(np.int64)], sample)
+            texts = np.array([*judged.levels, ""], dtype=object)  # the last one is for a missing value
+            known = np.where(np.isnan(codes), len(judged.levels), codes).astype(np.int64)
+            measure, value = _of_parts(texts[known], sample)
             how = "a part of its texts"
     elif judged.texts is not None:
         measure, value = _of_parts(judged.texts[used][sample.rows], sample)
