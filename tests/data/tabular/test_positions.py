@@ -244,6 +244,16 @@ def test_a_number_of_the_rows_in_another_order(tmp_path, frames, name, first):
     load(tmp_path, a.assign(id=IDS), b.assign(id=IDS).iloc[ORDER].assign(id=IDS), index=(False, True))
 
 
+@pytest.mark.parametrize(("name", "refused"), [("id", True), ("patient_nr", True), ("rank", False), ("score", False)])
+def test_an_id_in_one_file_that_numbers_the_rows_in_another_order(tmp_path, frames, name, refused):
+    a, b = frames[0], frames[1].assign(**{name: range(1, N + 1)}).iloc[ORDER]
+    if refused:
+        assert f"b.csv, column {name}: it numbers the rows, but in another order (" in told(tmp_path, a, b)
+    assert load(tmp_path, a, b, leave_out=[name]).features[1].shape[1] == 2
+    if not refused:
+        load(tmp_path, a, b)
+
+
 def test_rows_that_were_dropped_before_they_were_shuffled(tmp_path, frames):
     a, b = frames
     b.index = np.sort(np.random.default_rng(0).permutation(2 * N)[:N])

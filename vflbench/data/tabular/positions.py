@@ -334,9 +334,10 @@ def _together(
 
 
 def shuffled(held: dict[str, Column], names: Sequence[str]) -> tuple[str, int] | None:
-    """A column without a name of its own that numbers the rows in another order, and the first row that shows it.
+    """A column that numbers the rows in another order, and the first row that shows it.
 
-    Programs write such columns. So the rows were shuffled or sorted once they were numbered.
+    It has no name of its own, as programs write it, or an ID's. So the rows were shuffled or sorted once they were
+    numbered.
     """
     for name in names:
         column = held[name]
@@ -347,7 +348,8 @@ def shuffled(held: dict[str, Column], names: Sequence[str]) -> tuple[str, int] |
         every = np.sort(values)
         own = "" if name.startswith(columns.MADE_UP) else name
         close = every[0] >= 0 and len(every) >= DENSE * (every[-1] - every[0] + 1)
-        if len(falls) and close and columns.numbers_rows(own, every):
+        whole = _called_id(name) and any(np.array_equal(every, np.arange(len(every)) + first) for first in (0, 1))
+        if len(falls) and (whole or (close and columns.numbers_rows(own, every))):
             return name, int(falls[0]) + 1
     return None
 
