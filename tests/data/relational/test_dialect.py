@@ -216,12 +216,33 @@ def test_what_the_user_says_is_not_inferred(tmp_path):
         held(Source(path, encoding="utf-8"))
 
 
+def test_numbers_may_be_separated_by_single_blanks(tmp_path):
+    """As lists of edges are; `1 234` in every line is one number with a thousands sign."""
+    found = held(save(tmp_path, "from to\n0 12\n1 7\n12 130\n"))
+    assert [*found] == ["from", "to"] and found["to"].values.tolist() == [12, 7, 130]
+    assert [*held(save(tmp_path, "0 12\n1 7\n"))] == ["column1", "column2"]
+    assert held(save(tmp_path, "x\n1 234\n12 345\n"))["x"].values.tolist() == [1234, 12345]
+    assert [*held(save(tmp_path, "note\na b\nc d\n"))] == ["note"]
+
+
+def test_a_header_without_a_name_for_the_names_of_the_rows(tmp_path):
+    """As `write.table(frame, sep="\t")` of R writes it."""
+    source = save(tmp_path, 'x\ty\n"r1"\t1\t5\n"r2"\t2\t6\n')
+    found = held(source)
+    assert [*found] == ["", "x", "y"] and found[""].values.tolist() == ["r1", "r2"]
+    assert found["x"].values.tolist() == [1, 2] and table_sources.place(source, 1).endswith("line 3")
+    assert [*held(save(tmp_path, "x,y\n1,5,\n2,6,\n"))] == ["x", "y"]  # a separator at the ends
+    with pytest.raises(DataError, match="line 3: 3 cells, but there are 2 columns"):
+        held(save(tmp_path, "x,y\n1,5\n2,6,7\n"))
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
         (b"id,x\n1,\x81\n", r"line 2: neither UTF-8 nor Windows-1252 \(byte 0x81\)"),
         ("id,x\n1,ä\n2,ö\n".encode() + b"3,\xe4\n", r"line 4: not UTF-8 \(byte 0xE4\), as other lines are"),
         (b"id,x\n1,\x00\n2,\x00\x00\n", "has bytes of zero, so it is no text file"),
+        (b"PAR1\x15\x04\x15\x00\x00\x00", "is a Parquet file; name it .parquet"),
         (b"", "empty"),
         (zipped(**{"a.csv": b"x", "b.csv": b"y"}), r"the archive holds 2 files: a\.csv, b\.csv; one is needed"),
         (zipped(**{"[Content_Types].xml": b"x", "b.xml": b"y"}), r"its name has to end in \.xlsx or \.ods"),

@@ -113,6 +113,8 @@ def _dialect(source: Source, _changed: int, _size: int) -> Dialect:
     if header is None:
         header = dialect.has_header([cells for _, cells in found])
     top, body = found[0][1], [row for row in found[header:] if any(row[1])]
+    if header and body and all(len(cells) == len(top) + 1 and cells[-1] for _, cells in body):
+        top = ["", *top]  # as R's write.table does it: the names of the rows have no name
     names = [name.strip() for name in top] if header else [f"column{i}" for i in range(1, len(top) + 1)]
     while header and names[1:] and not names[-1] and not any(any(cells[len(names) - 1 :]) for _, cells in body):
         names.pop()

@@ -26,6 +26,7 @@ TITLES = 10  # lines above the header that may be no part of the table
 
 _SEP_LINE = re.compile(r'"?sep=([^\w"])"?[\r\n]*', re.IGNORECASE)  # Excel's own first line
 _DIGITS = re.compile(r"[+\-.,]*\d[\d\s.,:/'’+\-TZeE%]*")  # a number, a date or a time, however it is written
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 _COMMA = re.compile(r"[+-]?\d+(,\d+)?")
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _WORDS = {"utf-8-sig": "UTF-8 with a BOM", "utf-16": "UTF-16", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16"}
@@ -105,7 +106,12 @@ def encoding_of(opened: Callable[[], IO[bytes]], label: str) -> tuple[str, str]:
     if any(zeros):
         if max(zeros) > len(first) // 8 and not min(zeros):
             return ("utf-16-be" if zeros[0] else "utf-16-le"), ""
-        raise DataError(f"{label}: has bytes of zero, so it is no text file")
+        what = (
+            "is a Parquet file; name it .parquet"
+            if first.startswith(b"PAR1")
+            else "has bytes of zero, so it is no text file"
+        )
+        raise DataError(f"{label}: {what}")
     try:
         with opened() as stream, io.TextIOWrapper(stream, "utf-8") as text:
             while text.read(1 << 20):
@@ -191,9 +197,19 @@ def separator_of(text: str, ending: str) -> str:
         lines = [line for line in text.splitlines() if line.strip()]
         if "," in "".join(lines[1:]) and "," not in lines[0] and all(map(_COMMA.fullmatch, lines[1:])):
             return ";"  # one column of numbers with decimal commas, below its name
+        if _blanks_separate(lines[1:]):
+            return " "
         if found and found.delimiter in SEPARATORS:
             return str(found.delimiter)
     return DEFAULTS.get(ending, ",")
+
+
+def _blanks_separate(lines: Sequence[str]) -> bool:
+    """Whether lines are numbers with single blanks between them, as lists of edges are, and not digit groups."""
+    cells = [line.strip().split(" ") for line in lines]
+    several = len({*map(len, cells)}) == 1 and len(cells[0]) > 1
+    known = several and all(_NUMBER.fullmatch(cell) for row in cells for cell in row)
+    return known and not all(len(cell) == 3 for row in cells for cell in row[1:])
 
 
 def is_sep_line(text: str) -> bool:
