@@ -86,8 +86,8 @@ def _numeric(config: Config, name: str, columns: Mapping[str, Column], parts: Se
         for part in parts:
             if (row := misspelt(part.columns[column])) is not None:
                 cell = f"{part.columns[column].values[row]!r} where nearly all cells are numbers"
-                advice = f"Correct it, or say which columns are features: dataset.tables.{name}.features"
-                raise DataError(f"{called(config, name)}: {part.place(row)}, column {column}: {cell}. {advice}")
+                where = f"{called(config, name)}: {part.place(row)}, column {column}"
+                log.warning("%s: %s, so the column is left out. Correct it to keep the column", where, cell)
     if left_out:
         log.warning(
             "%s: left out, being no numbers: %s (dataset.tables.%s.categories would take them in)",
