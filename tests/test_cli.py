@@ -761,7 +761,7 @@ def test_real_rows_that_are_not_all_are_told_from_made_up_parts() -> None:
     assert made_up({**partial, "data_lacks": "300 of 19,735 readings"}).startswith(
         "PARTIAL DATA: energy is real, but not all of it (300 of 19,735 readings)"
     )
-    assert made_up(partial).startswith("PARTLY MADE-UP DATA")
+    assert made_up(partial).startswith("PARTLY SYNTHETIC DATA")
     assert "a made-up twin of movielens" in made_up({"data_source": "synthetic", "dataset": "movielens"})
 
 

@@ -156,7 +156,7 @@ def test_a_part_with_a_twin_makes_the_data_partial(tmp_path, caplog):
     files = FileSet("toy", "toy", (*file_set(None).parts, Part("images", ((RawFile("toy/images"),),), twin=True)))
     found = sources.locate(files, tmp_path)
     assert found.made_up == ("images",) and found.source().kind == "partial" and "PARTIAL DATA" in caplog.text
-    with pytest.raises(DataError, match=r"missing toy/images.*dataset\.source=auto \(made-up images"):
+    with pytest.raises(DataError, match=r"missing toy/images.*dataset\.source=auto \(synthetic images"):
         sources.locate(files, tmp_path, source="real")
 
 

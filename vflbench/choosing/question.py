@@ -122,11 +122,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
             problems.append(_unknown(key, value, equals, own, verb))
     typed = {word.partition("=")[0]: word.partition("=")[2] for word in kept}
     question = Question(kept, typed.get("dataset", "cora"), None, config_dir=config_dir, finals=verb == "choose")
-    question.cost = given.get("cost", "bytes")
-    if question.cost not in COSTS:
-        problems.append(
-            Problem("cost", question.cost, f"must be one of {', '.join(COSTS)}", closest(question.cost, COSTS))
-        )
+    question.cost = _cost(given, problems)
     question.mechanism = typed.get("privacy")
     question.epsilon = _number(typed.get("privacy.epsilon"))
     problems += _private(typed, question.epsilon)
@@ -229,6 +225,13 @@ def _private(typed: Mapping[str, str], epsilon: float | None) -> list[Problem]:
     if epsilon is None or not 0 < epsilon < math.inf:
         return [Problem("privacy.epsilon", typed["privacy.epsilon"], "must be a number above 0")]
     return []
+
+
+def _cost(given: dict[str, str], problems: list[Problem]) -> str:
+    cost = given.get("cost", "bytes")
+    if cost not in COSTS:
+        problems.append(Problem("cost", cost, f"must be one of {', '.join(COSTS)}", closest(cost, COSTS)))
+    return cost
 
 
 def _target(given: dict[str, str], verb: str, problems: list[Problem]) -> float | None:

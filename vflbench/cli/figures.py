@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,6 +96,22 @@ def _write_tables(job: jobs.Job, needed: Iterable[tuple[definition.Definition, l
             figures.write_table(figure, own_jobs, folder / figure.name)
 
 
+def _claim(places: Sequence[Path]) -> None:
+    """Make the folders of the pages, the index' first; where one is refused, undo what was begun."""
+    new = [place for place in places if not place.exists()]
+    try:
+        for place in places:
+            figures.claim_folder(place, ("index.html",) if place == places[0] else None)
+    except VflbenchError:
+        for place in reversed(places):
+            if place.is_dir():
+                inventory.leave(place)
+            if place in new:
+                with contextlib.suppress(OSError):
+                    place.rmdir()
+        raise
+
+
 def command(args: list[str]) -> int:
     """`vflbench figures NAME ... [scale=...] [jobs=N] [out=DIR] [key=value ...] [--config-dir DIR]`: papers' figures.
 
@@ -128,18 +144,7 @@ def command(args: list[str]) -> int:
     folder = Path(own["out"]) if own["out"] else RUNS / "figures" / ("smoke" if own["scale"] == "smoke" else "")
     needed = [jobs.wanted(figure, own["scale"], overrides, flags.config_dir) for figure in chosen]
     places = [folder, *(folder / figure.name for figure in chosen)]
-    new = [place for place in places if not place.exists()]
-    try:
-        for place in places:
-            figures.claim_folder(place, ("index.html",) if place == folder else None)
-    except VflbenchError:
-        for place in reversed(places):  # undo what was begun
-            if place.is_dir():
-                inventory.leave(place)
-            if place in new:
-                with contextlib.suppress(OSError):
-                    place.rmdir()
-        raise
+    _claim(places)
     shared: dict[str, jobs.Job] = {}  # one run may serve several figures
     needed = [[shared.setdefault(job.identity, job) for job in own_jobs] for own_jobs in needed]
     with _progress(len(shared)) as report, interrupts.passed_on(folder / "runs"):

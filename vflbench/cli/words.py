@@ -72,7 +72,7 @@ def made_up(summary: dict[str, Any]) -> str:
         )
     if summary["data_source"] == "partial":
         return (
-            f"PARTLY MADE-UP DATA: parts of {summary['dataset']} are synthetic; these numbers are not the real "
+            f"PARTLY SYNTHETIC DATA: parts of {summary['dataset']} are synthetic; these numbers are not the real "
             "data set's"
         )
     return ""

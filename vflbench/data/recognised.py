@@ -154,7 +154,7 @@ def incomplete(
     absent = "; ".join(_named(own) for own in lacking.values())
     shown = "the cache folder" if root is None else f"data_root {root}"
     present = f" ({there} other files of it are there)" if there else ""
-    partly = f"dataset.source=auto (made-up {', '.join(made_up)} take their place) or "
+    partly = f"dataset.source=auto (synthetic {', '.join(made_up)} take their place) or "
     instead = (partly if set(made_up) == set(lacking) else "") + "dataset.source=synthetic"
     address = any(file.url for part in files.parts for group in part.groups for file in group)
     how = f" (`vflbench data get {files.option}`)" if address else ": they have no public address"

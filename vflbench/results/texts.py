@@ -101,16 +101,15 @@ def as_text(value: Any) -> str:
     return f"{value:.12g}" if number else str(value)
 
 
-def data_alarm(of: Mapping[str, Any], partly: str = "PARTLY SYNTHETIC DATA") -> str:
+def data_alarm(of: Mapping[str, Any]) -> str:
     """A short warning where data are not the whole real data set; empty where they are.
 
     Parameters
     ----------
     of : a summary, or whatever has its keys `data_source` and perhaps `data_lacks`.
-    partly : the warning where parts are made up.
     """
     lacks = of.get("data_lacks")
-    partial = f"PARTIAL DATA, {lacks}" if lacks else partly
+    partial = f"PARTIAL DATA, {lacks}" if lacks else "PARTLY SYNTHETIC DATA"
     return {"synthetic": "SYNTHETIC DATA", "partial": partial}.get(of.get("data_source") or "", "")
 
 
@@ -146,7 +145,7 @@ def result_line(summary: Mapping[str, Any]) -> str:
     else:
         score = "not evaluated"
     score += served_in_words(summary["privacy"].get("serving"))
-    source = data_alarm(summary, "PARTLY MADE-UP DATA") or "real data"
+    source = data_alarm(summary) or "real data"
     privacy, attacked = summary["privacy"], attack_in_words(summary.get("attack"))
     epsilon = epsilon_in_words(privacy["epsilon"], privacy["covers"], attacked, label_epsilon([privacy]))
     parts = [

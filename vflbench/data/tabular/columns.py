@@ -32,18 +32,8 @@ _NUMBERED = re.compile(r"index|level_\d+|column\d+")  # names that pandas or we 
 LEFT_OUT = "left out"
 NAMES = "its texts name each row"
 # what stands before the sums below a table
-SUMS: tuple[str, ...] = (
-    "sum",
-    "sums",
-    "total",
-    "totals",
-    "grand total",
-    "summe",
-    "summen",
-    "gesamt",
-    "gesamtsumme",
-    "insgesamt",
-)
+SUMS: tuple[str, ...] = ("sum", "sums", "total", "totals", "grand total")
+SUMS += ("summe", "summen", "gesamt", "gesamtsumme", "insgesamt")
 SUMS += ("somme", "total général", "suma", "totale", "totaal")
 
 
