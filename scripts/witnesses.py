@@ -23,6 +23,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,8 @@ def composed(words: list[str]) -> str:
             held = OmegaConf.to_container(plan.cfg, resolve=False)
             assert isinstance(held, dict)
             held.pop("hydra", None)
-            return digest(canonical(held), canonical(plan.jobs), canonical(sorted(plan.swept)))
+            typed = [] if plan.config is None else asdict(replace(plan.config, untyped=frozenset()))
+            return digest(*map(canonical, (held, plan.jobs, sorted(plan.swept), typed)))
     except VflbenchError as error:
         return f"refused: {error}"
 

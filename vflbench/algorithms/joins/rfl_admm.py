@@ -32,7 +32,8 @@ EXPOSES = (
     Sent("parameters", "client", "server", "parameters", "client", noised=exposes.OF_MODELS),
     Sent("consensus", "server", "client", "parameters", "client", form=("summed",), noised=exposes.OF_MODELS),
 )
-check, decide, parties = shared.check, shared.decide, consensus.parties
+check = shared.check
+decide, parties = shared.decide, consensus.parties
 
 
 @dataclass

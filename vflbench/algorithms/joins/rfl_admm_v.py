@@ -25,7 +25,8 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = exposes.EXPOSES
-check, decide, parties = shared.check, shared.decide, consensus.parties
+check = shared.check
+decide, parties = shared.decide, consensus.parties
 
 
 @dataclass

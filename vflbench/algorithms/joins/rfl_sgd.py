@@ -32,7 +32,8 @@ EXPOSES = (
     Sent("gradient", "client", "server", "gradients", "client", noised=exposes.OF_MODELS),
     Sent("step", "server", "client", "gradients", "client", form=("summed",), noised=exposes.OF_MODELS),
 )
-check, parties = shared.check, sgd.parties
+check = shared.check
+parties = sgd.parties
 
 
 @dataclass

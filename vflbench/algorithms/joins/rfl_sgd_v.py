@@ -25,7 +25,8 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = (*exposes.EXPOSES, *exposes.BATCHES)
-check, parties = shared.check, sgd.parties
+check = shared.check
+parties = sgd.parties
 
 
 @dataclass

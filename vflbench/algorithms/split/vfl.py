@@ -31,7 +31,8 @@ ALGORITHM = AlgorithmInfo(
     assumes=("aligned_rows",),
 )
 EXPOSES = exposes.EXPOSES
-check, most, max_releases = shared.check_learning, shared.most, private.max_releases
+check = shared.check_learning
+most, max_releases = shared.most, private.max_releases
 
 
 @dataclass

@@ -29,7 +29,8 @@ DATASETS = (
     ),
 )
 
-CLASSES, FEATURES = 41, 602
+CLASSES = 41
+FEATURES = 602
 
 
 @dataclass

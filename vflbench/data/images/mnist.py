@@ -27,7 +27,8 @@ DATASETS = (
     ),
 )
 
-TRAIN, TEST, SIDE, CLASSES = 60_000, 10_000, 28, 10
+TRAIN = 60_000
+TEST, SIDE, CLASSES = 10_000, 28, 10
 # usual values for the training images' grey values from 0 to 1: public, of no worker
 MEAN, DEVIATION = 0.1307, 0.3081
 

@@ -46,7 +46,8 @@ DATASETS = (
     ),
 )
 
-NUMBERS, CATEGORIES = 13, 26
+NUMBERS = 13
+CATEGORIES = 26
 COLUMNS = (*(f"I{i}" for i in range(1, NUMBERS + 1)), *(f"C{i}" for i in range(1, CATEGORIES + 1)))
 TWIN_ROWS = 100_000
 SAMPLES = 45_840_617  # of the Kaggle file

@@ -15,6 +15,7 @@ few numbers count as public: no epsilon covers them.
 """
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -59,7 +60,7 @@ class Keys(partition.Sharding):
     @property
     def largest(self) -> float:
         """Scaled numbers beyond it, up or down, become it."""
-        return np.inf
+        return math.inf
 
     @property
     def weight(self) -> float:
@@ -99,7 +100,7 @@ class Clipped(Keys):
     @property
     def largest(self) -> float:
         """The key `clip`."""
-        return self.clip or np.inf
+        return self.clip or math.inf
 
 
 @dataclass
