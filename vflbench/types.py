@@ -217,6 +217,11 @@ class ComputeConfig:
     penalty_workers: Positive | None = None
     file: str | None = None  #: the machine profile that the constants are from
 
+    @property
+    def counts_work(self) -> bool:
+        """Whether computing is charged by its work: federation/work.py."""
+        return self.operation_seconds + self.flop_seconds + self.number_seconds > 0
+
 
 @dataclass
 class RunConfig:

@@ -150,7 +150,7 @@ def test_constants_are_found_again() -> None:
 @pytest.mark.parametrize("algorithm", REFERENCE)
 def test_what_depends_on_time_or_is_compared_with_it_takes_the_reference(algorithm: str) -> None:
     found = made(f"algorithm={algorithm}", "dataset=digits").compute
-    assert found.name == "reference" and work.counts(found) and not found.delays and found.sharing == "organisation"
+    assert found.name == "reference" and found.counts_work and not found.delays and found.sharing == "organisation"
     assert made(f"algorithm={algorithm}", "dataset=digits", "compute=paper_table8").compute.delays
 
 

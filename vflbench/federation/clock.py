@@ -32,7 +32,7 @@ class ComputeClock:
     @property
     def counts(self) -> bool:
         """Whether computations are charged by their work."""
-        return self.mode == "modelled" and work.counts(self.config)
+        return self.mode == "modelled" and self.config.counts_work
 
     @property
     def message_seconds(self) -> float:

@@ -65,11 +65,6 @@ class _Counter(TorchDispatchMode):
         return result
 
 
-def counts(config: ComputeConfig) -> bool:
-    """Whether computing is charged by its work."""
-    return config.operation_seconds + config.flop_seconds + config.number_seconds > 0
-
-
 def counted(function: Callable[..., Any], *args: Any) -> tuple[Any, Work]:
     """What `function` returns, and the work that it did."""
     with _Counter() as counter, FlopCounterMode(display=False) as flops:

@@ -24,7 +24,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from vflbench.privacy import accountant, gaussian, keys
+from vflbench.privacy import gaussian, keys
+from vflbench.privacy.accountant import SEARCH_END
 from vflbench.privacy.mechanisms import Facts
 from vflbench.seeding import SecretStream
 from vflbench.types import ConfigError, OptionInfo, Positive, Problem, Range
@@ -43,7 +44,7 @@ class Config(keys.Budget):
 
     name: str = "edge_rr"
     # of all releases of a row together, by gaussian_embedding; inf: clipped; null: rows are sent as they are
-    row_epsilon: Annotated[float, Range(above=0, at_most=accountant.SEARCH_END, infinite=True)] | None = None
+    row_epsilon: Annotated[float, Range(above=0, at_most=SEARCH_END, infinite=True)] | None = None
     clip: Positive = 1.0  # row_epsilon: largest L2 norm of a row
 
 

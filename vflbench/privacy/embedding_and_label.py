@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from vflbench.privacy import accountant, gdp, keys, label_rr
+from vflbench.privacy import gdp, keys, label_rr
+from vflbench.privacy.accountant import SEARCH_END
 from vflbench.privacy.mechanisms import Facts
 from vflbench.types import OptionInfo, Range
 
@@ -23,7 +24,7 @@ class Config(gdp.Config):
 
     name: str = "embedding_and_label"
     # of a label; null: epsilon, or 8 where mu or noise_multiplier is given
-    label_epsilon: Annotated[float, Range(above=0, at_most=accountant.SEARCH_END, infinite=True)] | None = None
+    label_epsilon: Annotated[float, Range(above=0, at_most=SEARCH_END, infinite=True)] | None = None
     debias: bool = False  # the loss corrects for the labels that were changed
 
 

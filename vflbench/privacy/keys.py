@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from vflbench.privacy import accountant
+from vflbench.privacy.accountant import SEARCH_END
 from vflbench.types import Positive, PrivacyConfig, Problem, Range
 
 # L2 sensitivity of one clipped row, in units of the clipping norm.
@@ -26,7 +27,7 @@ class Budget(PrivacyConfig):
     """Keys of every mechanism."""
 
     # of all releases of a unit together; inf: no noise, no guarantee; null: 8, where no other key says it
-    epsilon: Annotated[float, Range(above=0, at_most=accountant.SEARCH_END, infinite=True)] | None = None
+    epsilon: Annotated[float, Range(above=0, at_most=SEARCH_END, infinite=True)] | None = None
     # null: the largest power of ten below 1 / (1.1 n), n the units of the largest party; labels and bins need none
     delta: float | None = None
 

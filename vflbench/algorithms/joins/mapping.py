@@ -23,6 +23,7 @@ from vflbench.data.tasks import RelationalPart, RelationalPublic
 from vflbench.federation.party import SERVER, Party
 from vflbench.privacy import tables
 from vflbench.privacy.gradients import NoisyGradients, poisson, rehearsed
+from vflbench.privacy.tables import trains_privately
 from vflbench.types import DataError, RunConfig
 
 FEW = 0.1  # where a smaller share of a table's rows joins, the join is probably wrong
@@ -183,7 +184,7 @@ class ServerBatches:
 
     def __init__(self, me: Party, config: RunConfig) -> None:
         self.me, self.config, self.size = me, config, config.algorithm.batch_size
-        self.drawn = tables.trains_privately(config.privacy)
+        self.drawn = trains_privately(config.privacy)
         self.kept: list[Join] = []  # those that are the same in every epoch
 
     async def name(self, join: Join) -> None:
@@ -248,7 +249,7 @@ class ClientBatches:
 
     def __init__(self, me: Party, config: RunConfig) -> None:
         self.me, self.config, self.size = me, config, config.algorithm.batch_size
-        self.drawn = tables.trains_privately(config.privacy)
+        self.drawn = trains_privately(config.privacy)
         self.noisy: NoisyGradients | None = None
         self.count = 0
         self.kept: list[tuple[Tensor, Tensor, int]] = []  # batches that are the same in every epoch, as `epoch` yields

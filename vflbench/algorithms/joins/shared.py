@@ -21,7 +21,7 @@ from vflbench.data.tasks import (
 )
 from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
 from vflbench.models import DTYPES, columns, partial
-from vflbench.privacy import tables
+from vflbench.privacy.tables import trains_privately
 from vflbench.types import ConfigError, Count, Positive, Problem, Range, RunConfig, convex_problem
 
 Public = RelationalPublic | AlignedPublic
@@ -172,7 +172,7 @@ def check(config: RunConfig) -> list[Problem]:
     exact = admm and cfg.solver == "exact"
     if exact and not linear:
         problems.append(Problem("algorithm.solver", "exact", f"{allowed}; use sgd"))
-    if exact and tables.trains_privately(config.privacy):
+    if exact and trains_privately(config.privacy):
         why = f"an exact minimiser has no noisy gradients, so privacy={config.privacy.name} would protect nothing"
         problems.append(Problem("algorithm.solver", "exact", f"{why}: use sgd"))
     if (

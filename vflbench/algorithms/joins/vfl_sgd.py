@@ -24,6 +24,7 @@ from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.models import losses, scalar
 from vflbench.privacy import tables
 from vflbench.privacy.gradients import poisson, rehearsed
+from vflbench.privacy.tables import trains_privately
 from vflbench.types import AlgorithmInfo, RunConfig
 
 ALGORITHM = AlgorithmInfo(
@@ -68,7 +69,7 @@ async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig
     """Sum predictions, and send every party the same gradient."""
     cfg: Config = config.algorithm
     loss = losses.make(public.classes)
-    drawn, rate = tables.trains_privately(config.privacy), min(1.0, cfg.batch_size / public.samples)
+    drawn, rate = trains_privately(config.privacy), min(1.0, cfg.batch_size / public.samples)
     if me.fresh:
         me.state.labels = await me.recv(me.clients[public.owner], tag="labels")
         if tables.shares_budget(config.privacy):  # how often the most asked row will be asked for
@@ -106,7 +107,7 @@ async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     if me.fresh and tables.shares_budget(config.privacy):
         me.state.releases = await me.recv(SERVER, tag="releases")
 
-    drawn, expected = tables.trains_privately(config.privacy), min(cfg.batch_size, public.samples)
+    drawn, expected = trains_privately(config.privacy), min(cfg.batch_size, public.samples)
     batches = table.features.split(cfg.batch_size)
     rows: torch.Tensor | None = None
     prepared = False

@@ -31,7 +31,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vflbench.data.tasks import AlignedTask
-from vflbench.federation import work
 from vflbench.federation.delays import Delays
 from vflbench.federation.links import seconds_per_byte
 from vflbench.models import vertical
@@ -96,7 +95,7 @@ def check(config: RunConfig) -> list[Problem]:
     if cfg.average_every is not None:
         allowed = "the planner plans for averages at the ends of epochs: null, or algorithm.planner=none"
         problems.append(Problem("algorithm.average_every", cfg.average_every, allowed))
-    if work.counts(config.compute):
+    if config.compute.counts_work:
         allowed = "the planner plans with the delays of each part: compute=paper_table8 or compute=measured"
         problems.append(Problem("compute", config.compute.name, allowed))
     if network.links or network.server_bandwidth_gbps is not None:
@@ -120,7 +119,7 @@ def check_deadline(config: RunConfig, delays: Delays) -> None:
     ConfigError : the delay model needs longer than the deadline from a batch's embedding to its gradient.
     """
     cfg = config.algorithm
-    counted = work.counts(config.compute)  # what a batch takes is known when there is a model
+    counted = config.compute.counts_work  # what a batch takes is known when there is a model
     if cfg.deadline is None or counted or config.engine.compute_clock not in ("auto", "modelled"):
         return
     parts = [f"{part}_{way}" for part in ("active", "top") for way in ("forward", "backward")]

@@ -182,7 +182,7 @@ class Side:
         self.delays = Delays(config.compute)
         self.delay = partial(self.delays.seconds, party=number, workers=workers)  # (part, rows) -> seconds
         self.share = self.delays.cores(number, workers)  # of cores
-        self.counts = work.counts(config.compute) and config.engine.compute_clock in ("auto", "modelled")
+        self.counts = config.compute.counts_work and config.engine.compute_clock in ("auto", "modelled")
         self.works: dict[str, tuple[Work, Work]] = {}  # step -> its work for 2 and for 3 rows
         self.dtype, self.latency = DTYPES[config.model.dtype], config.compute.batch_latency
         self.model: Any
