@@ -116,7 +116,7 @@ def learnt() -> str:
         "",
     ]
     for name in registry.algorithms():
-        keys = vars(registry.option_config("algorithm", name, whole=False)())
+        keys = vars(registry.option_config("algorithm", name)())
         found = exposure.table(name, keys, {})
         rows = [[_joined(entry, head) for head in heads] for entry in found["entries"]]
         out += [f"## {name}", "", *([found["note"], ""] if found["note"] else [])]

@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+from vflbench.cards.data.tabular import blog as blog_card
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from vflbench.data import sources
@@ -69,7 +71,7 @@ def network(x: np.ndarray, y: np.ndarray, rows: dict[str, np.ndarray], target: s
 
 
 def main() -> None:
-    table, source = blog.FILES.make(blog.Config(), sources.data_root(None))
+    table, source = blog.FILES.make(blog_card.Config(), sources.data_root(None))
     if source.kind != "real":
         raise SystemExit("BlogFeedback is not here: set VFLBENCH_DATA")
     y = table.labels

@@ -40,6 +40,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vflbench.cards.data.relational import movielens as movielens_card
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parent.parent
 if TYPE_CHECKING:
@@ -274,7 +276,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise Failed(f"--out {options.out}: must be a new file in a folder that is there")
         if missing := [name for name in NEEDED if not (clone / name).is_file()]:
             raise Failed(f"{options.clone}: no clone of JerryLead/TablePuppet, as it has no {', '.join(missing)}")
-        data = movielens.Config(source="real", variant="1m_sample")
+        data = movielens_card.Config(source="real", variant="1m_sample")
         task = movielens.load(data, "relational", 1, options.seed, sources.data_root(None))
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import functools
 import gc
 import importlib.util
 import os
@@ -298,22 +297,13 @@ def toy_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
-@pytest.fixture(scope="session")
-def literals() -> Any:
-    """`registry.literal`, reading each file once: no test changes one."""
-    from vflbench import registry
-
-    return functools.cache(registry.literal)
-
-
 @pytest.fixture
-def toy(toy_package: Path, literals: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def toy(toy_package: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The registry with the toy plugin in it."""
     from vflbench import registry
 
     caches = (registry.entry_points, registry.algorithm_entries, registry.dataset_entries)
     monkeypatch.syspath_prepend(str(toy_package))
-    monkeypatch.setattr(registry, "literal", literals)
     for cached in caches:
         cached.cache_clear()
     yield

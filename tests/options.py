@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import yaml
 
 from vflbench import registry
+from vflbench.cards.privacy.keys import Budget
 from vflbench.config import convert
 from vflbench.privacy import mechanisms
-from vflbench.privacy.keys import Budget
 from vflbench.types import Problem, hook, module_of
 
 # Ten times as fast, where PyYAML has it: hundreds of files are read when tests are collected.
@@ -57,3 +59,8 @@ def check_keys(config: Any) -> list[Problem]:
     found = convert(type(config), asdict(config))[1]
     rules = hook(module_of(config), "check")
     return found or (rules(config) if rules else [])
+
+
+def card_of(module: ModuleType) -> ModuleType:
+    """The card of a module of ours."""
+    return importlib.import_module(module.__name__.replace("vflbench.", "vflbench.cards.", 1))

@@ -1,20 +1,13 @@
-"""What is mistyped is told before torch is imported: by names, and by keys that are read from the sources of
-modules."""
+"""What is mistyped is told before torch is imported: by names, and by the keys of cards."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import sys
-import typing
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-from vflbench import registry
-from vflbench.source_text import excerpt
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 # What is typed -> what is said of it, each of its words.
@@ -32,12 +25,6 @@ MISTYPED = {
     "hydra.run.dri=x": ["Did you mean 'hydra.run.dir'?"],
     "lst": ["Did you mean 'list'?"],
 }
-OPTIONS = [
-    *(("algorithm", name) for name in registry.algorithms()),
-    *(("dataset", name) for name in registry.datasets()),
-    *(("model", name) for name in registry.model_modules()),
-    *((group, name) for group in registry.GROUPS if group != "accounting" for name in registry.option_entries(group)),
-]
 
 
 def python(code: str, *args: str, cwd: Path) -> str:
@@ -59,6 +46,20 @@ def test_a_typo_is_told_without_torch(tmp_path: Path) -> None:
     answers = python(code, *MISTYPED, cwd=tmp_path).split("\f")
     for (typed, words), answer in zip(MISTYPED.items(), answers, strict=False):
         assert all(word in answer for word in words) and answer.split()[-1] == "False", f"{typed}: {answer}"
+
+
+def test_no_card_imports_what_is_heavy(tmp_path: Path) -> None:
+    code = """if True:
+        import importlib, pkgutil, sys
+        from vflbench import cards
+        names = [found.name for found in pkgutil.walk_packages(cards.__path__, "vflbench.cards.")]
+        for name in names:
+            importlib.import_module(name)
+        heavy = {"torch", "numpy", "pandas", "scipy", "sklearn", "hydra", "omegaconf"} & set(sys.modules)
+        print(len(names), *heavy)
+    """
+    count, *heavy = python(code, cwd=tmp_path).split()
+    assert int(count) > 100 and not heavy
 
 
 @pytest.mark.slow
@@ -98,30 +99,3 @@ def test_what_asks_for_the_compiler_gets_it(tmp_path: Path) -> None:
     """
     for way in ("attribute", "submodule"):
         python(code, way, cwd=tmp_path)
-
-
-@pytest.mark.parametrize(("group", "name"), OPTIONS)
-def test_keys_are_those_of_the_module(group: str, name: str) -> None:
-    own = registry.option_config(group, name)
-    if own.__module__.startswith("vflbench.types"):
-        return
-    assert described(excerpt(own.__module__).make("Config")) == described(own)
-
-
-def described(kind: Any) -> Any:
-    """A type by its fields, where it is a dataclass: two that are made of one source are not the same."""
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        hints = typing.get_type_hints(kind, include_extras=True)
-        made = [
-            field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-            for field in dataclasses.fields(kind)
-        ]
-        return [
-            (field.name, described(hints[field.name]), repr(value))
-            for field, value in zip(dataclasses.fields(kind), made, strict=True)
-        ]
-    return (
-        (typing.get_origin(kind), [described(inner) for inner in typing.get_args(kind)])
-        if typing.get_args(kind)
-        else kind
-    )

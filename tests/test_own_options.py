@@ -21,7 +21,6 @@ from vflbench import cli, exposure, registry
 from vflbench.choosing import candidates, question
 from vflbench.results.reader import Run
 from vflbench.runner.costs import network_config
-from vflbench.source_text import excerpt
 from vflbench.types import ConfigError, LinkConfig, VflbenchError
 
 PAGES = Path(__file__).resolve().parents[1] / "docs/how-to"
@@ -65,7 +64,6 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         registry.dataset_entries,
         registry.option_entries,
         registry._checked,
-        excerpt,
     )
     for cached in caches:
         cached.cache_clear()
@@ -328,7 +326,7 @@ def test_an_algorithm_in_this_repository(package: Path) -> None:
     page = (PAGES / "add-an-algorithm.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```yaml\n(# Local SGD.*?)```", page, re.DOTALL)
     listed = {key: value for key, value in yaml.safe_load(block).items() if key != "defaults"}
-    assert listed == dataclasses.asdict(registry.load_algorithm("averaged").Config())
+    assert listed == dataclasses.asdict(registry.option_config("algorithm", "averaged")())
 
 
 @pytest.mark.slow

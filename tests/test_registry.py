@@ -1,37 +1,13 @@
-"""The registry: names found by listing the rooms and by entry points, read without importing."""
+"""The registry: names found by listing the rooms and by entry points, whose modules are imported."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from vflbench import registry
 from vflbench.types import AlgorithmInfo, DatasetInfo, VflbenchError
-
-
-def test_literal_is_read_without_running_the_module(tmp_path: Path) -> None:
-    module = tmp_path / "m.py"
-    facts = 'name="a", summary="x " "y", paper="p", layouts=("graph",), divided_by=None, reports=()'
-    module.write_text(f"import nowhere\nALGORITHM = AlgorithmInfo({facts})\n")
-    assert registry.literal(module, "ALGORITHM") == AlgorithmInfo("a", "x y", "p", ("graph",), None, ())
-    assert registry.literal(module, "DATASETS") is None
-
-
-def test_what_a_family_is_alike_in_is_read_from_the_file_beside_it(tmp_path: Path) -> None:
-    (tmp_path / "shared.py").write_text(
-        'FAMILY: dict[str, Any] = {"layouts": ("graph",), "divided_by": None, "reports": ()}\n'
-    )
-    (tmp_path / "m.py").write_text('ALGORITHM = AlgorithmInfo(name="a", summary="", paper="", **shared.FAMILY)\n')
-    assert registry.literal(tmp_path / "m.py", "ALGORITHM") == AlgorithmInfo("a", "", "", ("graph",), None, ())
-
-
-def test_a_computed_fact_is_refused_with_file_and_line(tmp_path: Path) -> None:
-    module = tmp_path / "m.py"
-    module.write_text('\nALGORITHM = AlgorithmInfo(name="a" + str(1), summary="", paper="", layouts=())\n')
-    with pytest.raises(VflbenchError, match=r"m\.py line 2: ALGORITHM must be a literal"):
-        registry.literal(module, "ALGORITHM")
 
 
 def test_the_first_common_layout_is_the_algorithms() -> None:
@@ -41,12 +17,11 @@ def test_the_first_common_layout_is_the_algorithms() -> None:
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_plugin_is_listed_without_being_imported_and_loaded_when_chosen() -> None:
-    sys.modules.pop("toy_vfl.algorithm", None)
+def test_a_plugin_of_one_module_is_listed_and_is_its_own_card() -> None:
     assert registry.algorithms()["toy"].layouts == ("graph",)
     assert {"toy_graph", "toy_rows"} < set(registry.datasets())
-    assert "toy_vfl.algorithm" not in sys.modules
-    assert registry.load_algorithm("toy").Config().parties == 3
+    module = registry.load_algorithm("toy")
+    assert registry.card("algorithm", "toy") is module and registry.option_config("algorithm", "toy")().parties == 3
 
 
 @pytest.mark.usefixtures("toy")
@@ -76,7 +51,10 @@ def test_a_broken_plugin_is_left_out_and_a_name_taken_twice_is_refused(
     registry.entry_points.cache_clear()
     assert registry.dataset_entries.__wrapped__() == found
     assert "half_written is left out" in caplog.text and "computed is left out" in caplog.text
-    (tmp_path / "other_data.py").write_text('DATASETS = (DatasetInfo(name="cora", summary="", layouts=("graph",)),)\n')
+    (tmp_path / "other_data.py").write_text(
+        "from vflbench.types import DatasetInfo\n\n"
+        'DATASETS = (DatasetInfo(name="cora", summary="", layouts=("graph",)),)\n'
+    )
     points.write_text("[vflbench.datasets]\nx = other_data\n")
     registry.entry_points.cache_clear()
     with pytest.raises(VflbenchError, match="'cora' is taken twice"):

@@ -297,8 +297,12 @@ class AccountingHooks(Protocol):
         """
 
 
-def check_algorithm(module: ModuleType) -> None:
-    """Raise VflbenchError where `module` breaks the contract `Algorithm`: a line for each violation."""
+def check_algorithm(card: ModuleType, programs: ModuleType | None = None) -> None:
+    """Raise VflbenchError where a card and its programs break the contract `Algorithm`: a line for each violation.
+
+    They may be one module: then `programs` is None.
+    """
+    module = _together(card, programs)
     problems = [*_members(module, Algorithm, AlgorithmHooks), *_literals(module, "ALGORITHM", AlgorithmInfo)]
     if not problems:
         problems += _facts(module)
@@ -309,8 +313,9 @@ def check_algorithm(module: ModuleType) -> None:
     _raise(module, problems)
 
 
-def check_dataset(module: ModuleType) -> None:
-    """Raise VflbenchError where `module` breaks the contract `Dataset`: a line for each violation."""
+def check_dataset(card: ModuleType, programs: ModuleType | None = None) -> None:
+    """As `check_algorithm`, for the contract `Dataset`."""
+    module = _together(card, programs)
     problems = [*_members(module, Dataset, DatasetHooks), *_literals(module, "DATASETS", DatasetInfo)]
     if not problems:
         for info in module.DATASETS:
@@ -319,13 +324,13 @@ def check_dataset(module: ModuleType) -> None:
     _raise(module, problems)
 
 
-def check_option(group: str, module: ModuleType) -> None:
-    """Raise VflbenchError where `module` breaks the contract of an open group: a line for each violation."""
-    kind = OPTIONS[group]
+def check_option(group: str, card: ModuleType, programs: ModuleType | None = None) -> None:
+    """As `check_algorithm`, for the contract of an open group."""
+    kind, module = OPTIONS[group], _together(card, programs)
     problems = [*_members(module, kind.protocol, kind.hooks), *_literals(module, "OPTIONS", OptionInfo)]
     if not problems and kind.keys is not None:
         problems += _config(module, typing.get_type_hints(kind.keys), [info.name for info in module.OPTIONS])
-        if not problems and module.Config.__module__ != module.__name__:
+        if not problems and module.Config.__module__ != card.__name__:
             where = module.Config.__module__
             problems += [f"Config is one of {where}: it must be a class of this file, by which an option is found"]
     _raise(module, problems)
@@ -355,6 +360,15 @@ OPTIONS = {
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+def _together(card: ModuleType, programs: ModuleType | None) -> ModuleType:
+    """What both define, as one module."""
+    if programs is None or programs is card:
+        return card
+    both = ModuleType(programs.__name__)
+    vars(both).update({**vars(card), **vars(programs)})
+    return both
 
 
 def _raise(module: ModuleType, problems: list[str]) -> None:

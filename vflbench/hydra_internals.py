@@ -504,8 +504,9 @@ def _own_plugins(jobs: list[list[str]], do: Launch | None, tell: Tell, done: lis
         keys = {str(key): value for key, value in config.items()}
         target = keys.pop("_target_", None)
         if target == OWN_LAUNCHER:
-            module = registry.load_option("launcher", keys["name"])
-            made: Any = OwnLauncher(module.launch, module.Config(**keys))
+            name = keys["name"]
+            launch = registry.load_option("launcher", name).launch
+            made: Any = OwnLauncher(launch, registry.option_config("launcher", name)(**keys))
         else:
             made = OwnLauncher(do, keys) if do is not None and str(target).endswith("Launcher") else start(config)
         if isinstance(made, Launcher):

@@ -1,16 +1,17 @@
 """What can be chosen: algorithms, data sets, models and options of other groups.
 
-They are found in their folders and by the entry points of installed packages. The facts of a name are literals, which
-`ast` reads from the source. A module is imported only when it is chosen: `vflbench list` stays fast, and one broken
-module does not stop the others.
+Each has a *card*: a plain module, without torch or NumPy, with its facts, its keys and the rules between them. Ours are
+in vflbench/cards, which mirrors the package: the card of vflbench/privacy/gdp.py is vflbench/cards/privacy/gdp.py.
+Other packages announce theirs by entry points, and may write card and program as one module. Cards are imported; a
+module with programs is imported only when it is chosen, and one broken plug-in does not stop the others.
 """
 
-import contextlib
 import functools
+import hashlib
 import importlib
 import importlib.metadata
+import importlib.util
 import logging
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,6 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from vflbench import contracts
-from vflbench.source_text import excerpt, literal, path_of, sha256_of
 from vflbench.types import (
     AlgorithmInfo,
     DatasetInfo,
@@ -26,9 +26,11 @@ from vflbench.types import (
     OptionInfo,
     VflbenchError,
     closest,
+    module_name,
 )
 
 ROOT = Path(__file__).resolve().parent
+CARDS = ROOT / "cards"
 # Open groups: their folders, whose last parts name the entry points. Our networks are only YAML, launchers are Hydra's.
 GROUPS = {
     **{"attack": "attacks", "privacy": "privacy", "codec": "federation/codecs", "accounting": "federation/accountings"},
@@ -36,9 +38,9 @@ GROUPS = {
     **{"topology": "federation/topologies", "network": "federation/networks", "launcher": "runner/launchers"},
     "logger": "runner/loggers",
 }
-CHECKS: dict[str, Callable[[ModuleType], None]] = {
+CHECKS: dict[str, Callable[[ModuleType, ModuleType], None]] = {
     **{group: functools.partial(contracts.check_option, group) for group in GROUPS},
-    **{"algorithm": contracts.check_algorithm, "dataset": contracts.check_dataset, "model": lambda module: None},
+    **{"algorithm": contracts.check_algorithm, "dataset": contracts.check_dataset, "model": lambda card, module: None},
 }
 log = logging.getLogger(__name__)
 Info = TypeVar("Info")
@@ -46,11 +48,16 @@ Info = TypeVar("Info")
 
 @dataclass(frozen=True)
 class Entry(Generic[Info]):
-    """A registered name: its facts, its module, and whether another package has it."""
+    """A registered name: its facts, its card, and whether another package has it."""
 
     info: Info
-    module: str
+    card: str  # the name of a module
     plugin: bool = False
+
+    @property
+    def module(self) -> str:
+        """The name of the module with its programs; a plug-in's is its card."""
+        return module_name(self.card)
 
 
 def algorithms() -> dict[str, AlgorithmInfo]:
@@ -97,29 +104,28 @@ def options(group: str, algorithm: AlgorithmInfo, own: tuple[str, ...]) -> tuple
     )
 
 
-def option_config(group: str, name: str, whole: bool = True) -> Any:
-    """The dataclass of option `name`'s keys, of any group; the group's own for an option without a module.
+def option_config(group: str, name: str) -> Any:
+    """The dataclass of option `name`'s keys, of any group; the group's own for an option without a card.
 
-    Without the `whole` module it is made from the source, where that works: it has the same fields, and torch is not
-    imported. Raises as `load_algorithm`.
+    Torch is not imported for it, unless by a plug-in. Raises as `load_algorithm`.
     """
     if (kind := contracts.OPTIONS.get(group)) and (
         kind.bare == name or (kind.bare == "*" and name not in option_entries(group))
     ):
         return kind.keys
-    if not whole and (module := _module(group, name)) not in sys.modules:
-        with contextlib.suppress(Exception):  # importing the module below then raises what is wrong
-            return excerpt(module).make("Config")
-    return _load(group, name).Config
+    return card(group, name).Config
+
+
+def card(group: str, name: str) -> ModuleType:
+    """The card of option `name`, which for a plug-in is its module; raises as `load_algorithm`."""
+    entry = _entry(group, name)
+    return _load(group, name) if entry.plugin else importlib.import_module(entry.card)
 
 
 def exposed(name: str) -> tuple[Exposed, ...]:
-    """The EXPOSES of an algorithm, read from its source where that works; raises as `load_algorithm`."""
-    with contextlib.suppress(Exception):  # loading the module below then raises what is wrong
-        read: tuple[Exposed, ...] = excerpt(algorithm_entries()[name].module).make("EXPOSES")
-        return read
-    loaded: tuple[Exposed, ...] = load_algorithm(name).EXPOSES
-    return loaded
+    """The EXPOSES of an algorithm; raises as `load_algorithm`."""
+    found: tuple[Exposed, ...] = card("algorithm", name).EXPOSES
+    return found
 
 
 def chosen(entry: Exposed, keys: Mapping[str, Any]) -> bool:
@@ -188,52 +194,67 @@ def plugin_sources(values: Mapping[str, Any]) -> dict[str, str]:
         name = str(option.get("name") if isinstance(option, Mapping) else option)
         entry = entries(group).get(name) if group not in ("launcher", "logger") else None
         if entry is not None and entry.plugin:
-            found[f"{group} {name}"] = sha256_of(entry.module)
+            found[f"{group} {name}"] = sha256_of(entry.card)
     return found
 
 
+@functools.cache  # the code that a process runs is what it has imported, whatever changes later
+def sha256_of(module: str) -> str:
+    """The SHA-256 of a plug-in's source, with all of the package that it is in.
+
+    Raises
+    ------
+    ImportError : there is no such module.
+    """
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ImportError("there is no such module")
+    path = Path(spec.origin)
+    whole = path.parent if path.name == "__init__.py" else path
+    if depth := module.count("."):
+        whole = whole.parents[depth - 1]
+    content = hashlib.sha256()
+    for file in sorted(whole.rglob("*.py")) if whole.is_dir() else [whole]:
+        content.update(file.relative_to(whole).as_posix().encode() + b"\0" + file.read_bytes())
+    return content.hexdigest()
+
+
 @functools.cache
-def model_modules() -> dict[str, str]:
-    """The module of every model."""
-    return {name: module for module, path in _room("models") for name in literal(path, "MODEL_NAMES") or ()}
+def model_entries() -> dict[str, Entry[str]]:
+    """Every model with its card; no package adds to them."""
+    return {name: Entry(name, card.__name__) for card in _cards("models") for name in vars(card).get("MODEL_NAMES", ())}
 
 
 def _collect(kind: type[Info], room: str, variable: str, group: str) -> dict[str, Entry[Info]]:
     found: dict[str, Entry[Info]] = {}
-    read = [(module, literal(path, variable), False) for module, path in _room(room)]
-    read += [(module, value, True) for module, value in _plugins(group, variable)]
-    for module, value, plugin in read:
+    for card, plugin in (*((card, False) for card in _cards(room)), *((card, True) for card in _plugins(group))):
+        value = vars(card).get(variable, ())
         for info in value if isinstance(value, tuple) else (value,):
             if not isinstance(info, kind):
                 continue
             name: str = info.name  # type: ignore[attr-defined]
             if name in found:
-                raise VflbenchError(f"the name {name!r} is taken twice: by {found[name].module} and by {module}")
-            found[name] = Entry(info, module, plugin)
+                raise VflbenchError(f"the name {name!r} is taken twice: by {found[name].card} and by {card.__name__}")
+            found[name] = Entry(info, card.__name__, plugin)
     return dict(sorted(found.items()))
 
 
-def _room(room: str) -> Iterator[tuple[str, Path]]:
-    for path in sorted((ROOT / room).rglob("*.py")):
-        yield ".".join(("vflbench", *path.relative_to(ROOT).with_suffix("").parts)), path
+def _cards(room: str) -> Iterator[ModuleType]:
+    for path in sorted((CARDS / room).rglob("*.py")):
+        yield importlib.import_module(".".join(("vflbench", *path.relative_to(ROOT).with_suffix("").parts)))
 
 
-def _plugins(group: str, variable: str) -> Iterator[tuple[str, Any]]:
-    """Modules that installed packages announce under the entry point `group`, with what each assigns to `variable`.
-
-    The parent package is imported, the module is not. One that cannot be read is left out with a warning.
-    """
-    for module in sorted({point.module for point in entry_points().select(group=group)}):
+def _plugins(group: str) -> Iterator[ModuleType]:
+    """The modules that packages announce under the entry point `group`; of broken ones, left out, it warns."""
+    for name in sorted({point.module for point in entry_points().select(group=group)}):
         try:
-            value = literal(path_of(module), variable)
+            yield importlib.import_module(name)
         except Exception as error:  # another package's code: whatever it raises must not stop ours
-            log.warning("the plugin %s is left out: %s", module, error)
-        else:
-            yield module, value
+            log.warning("the plugin %s is left out: %s", name, error)
 
 
-def _module(group: str, name: str) -> str:
-    known = model_modules() if group == "model" else {other: entry.module for other, entry in entries(group).items()}
+def _entry(group: str, name: str) -> Entry[Any]:
+    known = model_entries() if group == "model" else entries(group)
     if name not in known:
         hint = closest(name, known)
         raise VflbenchError(
@@ -244,14 +265,15 @@ def _module(group: str, name: str) -> str:
 
 
 def _load(group: str, name: str) -> ModuleType:
-    return _checked(_module(group, name), CHECKS[group])
+    entry = _entry(group, name)
+    return _checked(entry.card, entry.module, CHECKS[group])
 
 
 @functools.cache
-def _checked(module: str, check: Callable[[ModuleType], None]) -> ModuleType:
+def _checked(card: str, module: str, check: Callable[[ModuleType, ModuleType], None]) -> ModuleType:
     try:
         found = importlib.import_module(module)
     except (ImportError, SyntaxError) as error:
         raise VflbenchError(f"{module} cannot be imported: {error}") from error
-    check(found)
+    check(importlib.import_module(card), found)
     return found

@@ -21,7 +21,7 @@ def counting(files: list[Any]) -> list[Any]:
 
 def of_this_model(cfg: DictConfig, files: list[Any], read: Callable[[Any], Any]) -> DictConfig:
     """Take keys of another network, which tuned values may have, out of `cfg`, and return it."""
-    name, models = OmegaConf.select(cfg, "model.name"), registry.model_modules()
+    name, models = OmegaConf.select(cfg, "model.name"), registry.model_entries()
     for one in files:
         values = OmegaConf.select(read(one), "model") if str(one.config_path).startswith(PLACE) else None
         if isinstance(values, DictConfig) and name in models:
@@ -33,4 +33,4 @@ def of_this_model(cfg: DictConfig, files: list[Any], read: Callable[[Any], Any])
 
 
 def _keys(model: str) -> set[str]:
-    return {field.name for field in dataclasses.fields(registry.option_config("model", model, whole=False))}
+    return {field.name for field in dataclasses.fields(registry.option_config("model", model))}

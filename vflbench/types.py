@@ -1,6 +1,7 @@
 """Names that all packages share: configuration, facts of options, statuses and errors. Imports nothing heavy."""
 
 import difflib
+import importlib
 import math
 import sys
 from collections.abc import Callable, Iterable
@@ -297,9 +298,19 @@ def own_rows(dataset: Any) -> str:
     return str(getattr(dataset, "own_rows", "ignore"))
 
 
+def module_name(card: str) -> str:
+    """The name of the module whose card is the module `card`: ours are in a mirror of the package, vflbench/cards."""
+    return card.replace("vflbench.cards.", "vflbench.", 1)
+
+
 def module_of(config: Any) -> ModuleType:
-    """The module of the option that `config` belongs to: its Config is written there (contracts.py)."""
-    return sys.modules[type(config).__module__]
+    """The module of the option that `config` belongs to; `Config` is in its card (contracts.py)."""
+    return importlib.import_module(module_name(type(config).__module__))
+
+
+def rules_of(config: Any) -> Callable[..., Any] | None:
+    """The hook `check` of the option that `config` belongs to: in its card, or beside its programs."""
+    return hook(sys.modules[type(config).__module__], "check") or hook(module_of(config), "check")
 
 
 def hook(module: Any, name: str) -> Callable[..., Any] | None:

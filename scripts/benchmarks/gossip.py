@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.common import messages_a_second, ratio, say, topology_config
+from vflbench.cards.models import classifiers as classifiers_card
 
 METHODS = ("allreduce_sgd", "centralized_sgd", "easgd", "fedavg", "leasgd", "leasgd_async", "local_sgd")
 
@@ -22,7 +23,15 @@ def seconds(algorithm: str, task: Any, model: Any, device: str, rounds: int, **o
     module = registry.load_algorithm(algorithm)
     graph_config = topology_config(registry.algorithms()[algorithm].topologies[0])
     others = NetworkConfig("ideal"), graph_config, PrivacyConfig(), EngineConfig(), ComputeConfig()
-    config = RunConfig(module.Config(**options), None, model, *others, rounds=rounds + 1, device=device)  # type: ignore[arg-type]
+    keys = registry.option_config("algorithm", algorithm)(**options)
+    config = RunConfig(
+        keys,
+        None,
+        model,
+        *others,
+        rounds=rounds + 1,
+        device=device,
+    )  # type: ignore[arg-type]
     marks: list[float] = []
 
     def on_round(round: int, engine: SimulatedEngine) -> bool:
@@ -278,10 +287,8 @@ def gossip() -> None:
     """
     import torch
 
-    from vflbench.models import classifiers
-
     torch.set_num_threads(1)
-    device, model = "cuda" if torch.cuda.is_available() else "cpu", classifiers.Config()
+    device, model = "cuda" if torch.cuda.is_available() else "cpu", classifiers_card.Config()
     batches = [(name, batch) for name in ("d_psgd", "leasgd") for batch in (10, 128)]
     for name, batch in [*((name, 32) for name in ("d_psgd", *METHODS)), *batches]:
         several = name != "centralized_sgd"
@@ -300,7 +307,7 @@ def gossip() -> None:
                 most,
                 pairs=5,
             )
-    made, wide, options = task(15, 320, 784), classifiers.Config("mlp3", [200]), {"workers": 15, "batch_size": 32}
+    made, wide, options = task(15, 320, 784), classifiers_card.Config("mlp3", [200]), {"workers": 15, "batch_size": 32}
     messages_a_second(
         f"allreduce_sgd: 40 iterations, m = 15, 784-200-10, {device}",
         partial(seconds, "allreduce_sgd", made, wide, device, 4, **options),
@@ -331,7 +338,7 @@ def leasgd() -> None:
     torch.set_num_threads(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"
 
-    wide = classifiers.Config("mlp3", [200])
+    wide = classifiers_card.Config("mlp3", [200])
     for batch, limit in ((10, 1.8), (32, 1.0), (128, 1.0)):
         made = task(15, 10 * batch, 784)
         one, loop = (
@@ -361,5 +368,5 @@ def leasgd() -> None:
 
     many = task(1000, 100, 20)
     for name in ("d_psgd", "leasgd"):
-        took = iteration(name, many, classifiers.Config("logistic"), device, count=10, workers=1000, batch_size=10)
+        took = iteration(name, many, classifiers_card.Config("logistic"), device, count=10, workers=1000, batch_size=10)
         say(f"leasgd: s, an iteration of {name} with 1,000 workers, {device} (under 1)", f"{took:.3f}", took < 1)

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 from benchmarks import gossip
 from benchmarks.common import federation, say
+from vflbench.cards.models import classifiers as classifiers_card
 from vflbench.models import DTYPES
 from vflbench.runner.run import Federation
 
@@ -113,13 +114,12 @@ def split(
 def workers(device: str, count: int = 15, batch: int = 32, width: int = 784) -> tuple[str, str, float, float]:
     """D-PSGD on a ring; a round is an iteration."""
     from vflbench.data.tasks import Shard, ShardedTask
-    from vflbench.models import classifiers
     from vflbench.types import DataSource, Metric
 
     rng, rows = np.random.default_rng(0), 10 * batch
     shards = [Shard(rng.normal(size=(rows, width)).astype(np.float32), rng.integers(0, 10, rows)) for _ in range(count)]
     task = ShardedTask("made", DataSource("synthetic"), Metric("accuracy", "max"), 10, tuple(shards), {})
-    model = classifiers.Config("mlp3", [200])
+    model = classifiers_card.Config("mlp3", [200])
     whole = gossip.iteration("d_psgd", task, model, device, workers=count, batch_size=batch)
     bare = min(gossip.bare("d_psgd", task, model, device, 6, gossip.Own, batch_size=batch) / 60 for _ in range(5))
     return "d_psgd", f"{count} workers, made up", whole, bare

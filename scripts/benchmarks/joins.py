@@ -15,6 +15,8 @@ from benchmarks.common import (
     seconds_of_rounds,
     topology_config,
 )
+from vflbench.cards.data.relational import movielens as movielens_card
+from vflbench.cards.data.relational import star_schema as star_schema_card
 from vflbench.runner.run import Federation
 
 
@@ -194,13 +196,21 @@ def bare_consensus(made: Federation, rounds: int) -> float:
 def epochs(algorithm: str, task: Any, count: int = 4, dtype: str = "float64", **options: Any) -> list[float]:
     """CPU seconds of every epoch but the first, which also maps the tables and factors what stays."""
     from vflbench import registry
+    from vflbench.cards.models.partial import Config as ModelConfig
     from vflbench.federation.simulated import SimulatedEngine
-    from vflbench.models.partial import Config as ModelConfig
     from vflbench.types import ComputeConfig, EngineConfig, NetworkConfig, PrivacyConfig, RunConfig
 
     module = registry.load_algorithm(algorithm)
     others = NetworkConfig(), topology_config("star"), PrivacyConfig(), EngineConfig(), ComputeConfig()
-    config = RunConfig(module.Config(**options), None, ModelConfig(dtype=dtype), *others, rounds=count, device="cpu")  # type: ignore[arg-type]
+    keys = registry.option_config("algorithm", algorithm)(**options)
+    config = RunConfig(
+        keys,
+        None,
+        ModelConfig(dtype=dtype),
+        *others,
+        rounds=count,
+        device="cpu",
+    )  # type: ignore[arg-type]
     marks: list[float] = []
 
     def on_round(round: int, engine: SimulatedEngine) -> bool:
@@ -273,7 +283,7 @@ def tablepuppet() -> None:
     from vflbench.data.tasks import RelationalTask
 
     logging.disable(logging.WARNING)  # that the twin is made up
-    twin = movielens.load(movielens.Config(source="synthetic", variant="1m"), "relational", 1, 0, None)
+    twin = movielens.load(movielens_card.Config(source="synthetic", variant="1m"), "relational", 1, 0, None)
     assert isinstance(twin, RelationalTask)
     for how, limit in (("none", 0.5), ("sha256", 1.5)):
         seconds = min(joined(twin, how)[0] for _ in range(3))
@@ -292,7 +302,7 @@ def tablepuppet() -> None:
 
     sizes, halves = [], []
     for duplication in (1, 4, 16, 64):
-        config = star_schema.Config(rows=20_000, dimension_rows=6_400, duplication=duplication, width=16)
+        config = star_schema_card.Config(rows=20_000, dimension_rows=6_400, duplication=duplication, width=16)
         task = star_schema.load(config, "relational", 1, 0, None)
         assert isinstance(task, RelationalTask)
         sizes.append(len(joined(task, "none")[1]["facts"]))
@@ -315,7 +325,11 @@ def tablepuppet() -> None:
     )
 
     big = star_schema.load(
-        star_schema.Config(rows=1_115_000, dimension_rows=64_000, duplication=64, width=1), "relational", 1, 0, None
+        star_schema_card.Config(rows=1_115_000, dimension_rows=64_000, duplication=64, width=1),
+        "relational",
+        1,
+        0,
+        None,
     )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.perf_counter()

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.common import federation, ratio, say, seconds_of_rounds, topology_config
+from vflbench.cards.algorithms.tokens import stcd as stcd_card
 
 
 def token_hops(clients: int, width: int, hops: int, rounds: int, samples: int = 1000, local_steps: int = 20) -> float:
@@ -25,7 +26,7 @@ def token_hops(clients: int, width: int, hops: int, rounds: int, samples: int = 
         "ridge", DataSource("synthetic"), metric, 0, 0, blocks, rng.normal(size=samples), {}, {}, objective, 1.0
     )
     others = NetworkConfig("ideal"), topology_config("ring"), PrivacyConfig(), EngineConfig(), ComputeConfig()
-    algorithm = stcd.Config(parties=clients, hops=hops, local_steps=local_steps)
+    algorithm = stcd_card.Config(parties=clients, hops=hops, local_steps=local_steps)
     config = RunConfig(algorithm, None, None, *others, rounds=rounds + 1, device="cpu")
     marks: list[float] = []
 

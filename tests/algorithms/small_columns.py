@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from tests.options import privacy_config, topology_config
+from tests.options import card_of, privacy_config, topology_config
+from vflbench.cards.models.split_network import Config as ModelConfig
 from vflbench.data.tasks import AlignedTask, Objective
 from vflbench.federation import topology
 from vflbench.federation.ledger import COLUMN, sort_ledger
 from vflbench.federation.party import SERVER
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.models.glm import Loss
-from vflbench.models.split_network import Config as ModelConfig
 from vflbench.runner.evaluate import Observer
 from vflbench.types import ComputeConfig, DataSource, EngineConfig, Metric, NetworkConfig, RunConfig
 
@@ -79,8 +79,8 @@ def _task(
 
 
 def config(module: ModuleType, task: AlignedTask, rounds: int = 2, graph: Any = "path", **options: Any) -> RunConfig:
-    known = module.Config.__dataclass_fields__
-    algorithm = module.Config(
+    known = card_of(module).Config.__dataclass_fields__
+    algorithm = card_of(module).Config(
         **{"parties": task.parties, **{key: value for key, value in options.items() if key in known}}
     )
     model = replace(ModelConfig("split_mlp", hidden=5, embedding=3, dtype="float64"), **options.get("model", {}))

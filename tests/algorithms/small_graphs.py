@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.options import privacy_config, topology_config
+from tests.options import card_of, privacy_config, topology_config
+from vflbench.cards.models.gnn import Config as ModelConfig
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.ledger import COLUMN, sort_ledger
 from vflbench.federation.simulated import SimulatedEngine
-from vflbench.models.gnn import Config as ModelConfig
 from vflbench.types import (
     ComputeConfig,
     DataSource,
@@ -66,8 +66,8 @@ def config(module: ModuleType, model: dict[str, Any] | None = None, **options: A
         "schedule": "none",
         "weight_decay": 0.0,
     }
-    known = module.Config.__dataclass_fields__
-    algorithm = module.Config(**{key: value for key, value in (defaults | options).items() if key in known})
+    known = card_of(module).Config.__dataclass_fields__
+    algorithm = card_of(module).Config(**{key: value for key, value in (defaults | options).items() if key in known})
     network = ModelConfig(
         **{"name": "gcn", "hidden": 12, "heads": 2, "dropout": 0.0, "dtype": "float64", **(model or {})}
     )

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.options import privacy_config, topology_config
+from tests.options import card_of, privacy_config, topology_config
+from vflbench.cards.models.partial import Config as ModelConfig
 from vflbench.data.relational.tables import RawTable, RawTables, divide
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.federation.ledger import COLUMN, sort_ledger
 from vflbench.federation.simulated import SimulatedEngine
-from vflbench.models.partial import Config as ModelConfig
 from vflbench.types import ComputeConfig, DataSource, EngineConfig, Metric, NetworkConfig, RunConfig
 
 
@@ -65,8 +65,8 @@ def _divide(tables: RawTables, layout: str, parts: int) -> RelationalTask | Alig
 
 
 def config(module: ModuleType, rounds: int = 2, model: dict[str, Any] | None = None, **options: Any) -> RunConfig:
-    known = module.Config.__dataclass_fields__
-    algorithm = module.Config(**{key: value for key, value in options.items() if key in known})
+    known = card_of(module).Config.__dataclass_fields__
+    algorithm = card_of(module).Config(**{key: value for key, value in options.items() if key in known})
     network = ModelConfig(**{"dtype": "float64", **(model or {})})
     run = RunConfig(
         algorithm,

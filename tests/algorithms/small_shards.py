@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from tests.algorithms.small_joins import Result
-from tests.options import make_mechanism, privacy_config, topology_config
+from tests.options import card_of, make_mechanism, privacy_config, topology_config
+from vflbench.cards.models import classifiers as classifiers_card
 from vflbench.data.tasks import Shard, ShardedTask
 from vflbench.federation import topology
 from vflbench.federation.simulated import SimulatedEngine
@@ -41,7 +42,7 @@ def task(
 def config(
     module: ModuleType, rounds: int = 2, graph: str = "complete", privacy: Any = None, **options: Any
 ) -> RunConfig:
-    model = classifiers.Config(options.pop("model", "logistic"), [4], [2], 3, "float64")
+    model = classifiers_card.Config(options.pop("model", "logistic"), [4], [2], 3, "float64")
     parts = (
         model,
         NetworkConfig("ideal"),
@@ -50,8 +51,9 @@ def config(
         EngineConfig(),
         ComputeConfig(),
     )
-    known = module.Config.__dataclass_fields__
-    algorithm = module.Config(**{"batch_size": 8, **{key: value for key, value in options.items() if key in known}})
+    kind = card_of(module).Config
+    own = {key: value for key, value in options.items() if key in kind.__dataclass_fields__}
+    algorithm = kind(**{"batch_size": 8, **own})
     return replace(RunConfig(algorithm, None, *parts), rounds=rounds, device="cpu", seed=options.get("seed", 0))
 
 

@@ -13,6 +13,7 @@ from tests.algorithms.small_joins import Result
 from tests.algorithms.small_shards import config, models, run, task
 from vflbench.algorithms.gossip import choco_sgd, d_psgd, local_sgd, powergossip, shared
 from vflbench.algorithms.gossip.shared import LocalSgd
+from vflbench.cards.algorithms.gossip import choco_sgd as choco_sgd_card
 from vflbench.data.tasks import ShardedTask
 from vflbench.federation.ledger import COLUMN
 from vflbench.models import classifiers
@@ -124,13 +125,15 @@ def test_bytes_are_those_of_the_compressor() -> None:
 def test_top_k_that_saves_nothing_sends_the_change_itself() -> None:
     change = torch.tensor([3.0, -1, 2])
     for fraction, parts, kept in ((1.0, 1, [3, -1, 2]), (0.3, 2, [3, 0, 0])):
-        q = choco_sgd.Compressor(choco_sgd.Config(compression="topk", fraction=fraction), [3], np.random.default_rng(0))
+        q = choco_sgd.Compressor(
+            choco_sgd_card.Config(compression="topk", fraction=fraction), [3], np.random.default_rng(0)
+        )
         sent = q.encode(change)
         assert len(sent) == parts and q.decode(sent, change).tolist() == kept
 
 
 def test_signs_arrive_with_the_mean_magnitude_of_their_tensor() -> None:
-    q = choco_sgd.Compressor(choco_sgd.Config(), [3, 2], np.random.default_rng(0))
+    q = choco_sgd.Compressor(choco_sgd_card.Config(), [3, 2], np.random.default_rng(0))
     change = torch.tensor([1.0, -2.0, 6.0, -0.5, 0.25], dtype=torch.float64)
     arrived = q.decode(q.encode(change), change)
     torch.testing.assert_close(arrived, torch.tensor([3.0, -3.0, 3.0, -0.375, 0.375], dtype=torch.float64))

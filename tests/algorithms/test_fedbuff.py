@@ -12,6 +12,7 @@ import torch
 from tests.algorithms.small_shards import config, run, task
 from tests.options import privacy_config
 from vflbench.algorithms.gossip import fedavg, fedbuff, local_sgd
+from vflbench.cards.algorithms.gossip import fedbuff as fedbuff_card
 from vflbench.data.tasks import ShardedTask
 from vflbench.federation.clock import ComputeClock
 from vflbench.federation.ledger import COLUMN
@@ -196,6 +197,6 @@ def test_what_cannot_be_is_told() -> None:
         trained(data, 2, links, buffer=7)
     trained(data, 2, links, buffer=6)
     cfg = config(fedbuff, workers=3, **options())
-    assert fedbuff.check(cfg) == []
-    (problem,) = fedbuff.check(replace(cfg, network=NetworkConfig("ideal", timing="round")))
+    assert fedbuff_card.check(cfg) == []
+    (problem,) = fedbuff_card.check(replace(cfg, network=NetworkConfig("ideal", timing="round")))
     assert problem.key == "network.timing" and problem.allowed == "fedbuff depends on when each message comes: causal"

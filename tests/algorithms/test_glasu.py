@@ -12,7 +12,7 @@ import torch
 
 from tests.algorithms.reference import Parameters, Reference
 from tests.algorithms.small_graphs import Result, assert_same, config, differ, run, task
-from tests.options import make_mechanism, privacy_config
+from tests.options import card_of, make_mechanism, privacy_config
 from vflbench import seeding
 from vflbench.algorithms.graph import (
     centralized_gnn,
@@ -24,10 +24,12 @@ from vflbench.algorithms.graph import (
     standalone_gnn,
 )
 from vflbench.algorithms.graph.joint import Aggregation
+from vflbench.cards.algorithms.graph import glasu as glasu_card
+from vflbench.cards.models import gnn as gnn_card
+from vflbench.cards.models.gnn import MODEL_NAMES
 from vflbench.config import convert
 from vflbench.data.graph.sampling import Graph, full_block
 from vflbench.models import gnn
-from vflbench.models.gnn import MODEL_NAMES
 from vflbench.privacy.gaussian import GaussianEmbedding
 
 BOTH = (glasu, glasu_exact)
@@ -97,7 +99,7 @@ def test_the_exact_variant_is_autograd_of_the_sum(
 def test_exact_gradients_equal_joint_autograd_for_every_network(name: str, how: str) -> None:
     """Also with dropout: both passes draw the same masks."""
     graph, aggregation = task(parties=2), Aggregation(how, 2)
-    settings = gnn.Config(name=name, hidden=8, heads=2, dropout=0.3, dtype="float64")
+    settings = gnn_card.Config(name=name, hidden=8, heads=2, dropout=0.3, dtype="float64")
     ends, labels = (0, 2), torch.from_numpy(graph.labels)
     models, xs, blocks = [], [], []
     for m in range(2):
@@ -156,7 +158,7 @@ class Ask:
 def test_the_first_local_pass_equals_joint_inference(name: str, how: str) -> None:
     """Stale = fresh at q = 0, with the same masks; after an update of the own part it is not."""
     graph, aggregation = task(parties=2), Aggregation(how, 2)
-    settings = gnn.Config(name=name, hidden=8, heads=2, dropout=0.3, dtype="float64")
+    settings = gnn_card.Config(name=name, hidden=8, heads=2, dropout=0.3, dtype="float64")
     model = gnn.build(
         settings, 4, graph.classes, 3, (0, 2), torch.Generator().manual_seed(0), columns=aggregation.columns(8, 1)
     )
@@ -377,7 +379,7 @@ def test_a_linear_layer_averages_the_parties_products() -> None:
     graph, aggregation, parts, want = task(parties=3), Aggregation("avg", 3), [], []
     for m in range(3):
         model = gnn.build(
-            gnn.Config(name="gcn", hidden=5, dtype="float64"), 4, 3, 1, (0,), torch.Generator().manual_seed(m)
+            gnn_card.Config(name="gcn", hidden=5, dtype="float64"), 4, 3, 1, (0,), torch.Generator().manual_seed(m)
         )
         model.projection.weight.data.abs_()
         own = Graph.from_edges(graph.edges[m], 20)
@@ -657,15 +659,15 @@ def test_beyond_the_quantile_rows_repeat_themselves() -> None:
 
 
 def test_check_collects_every_problem() -> None:
-    assert glasu.check(config(glasu)) == []
+    assert glasu_card.check(config(glasu)) == []
     bad = config(glasu, {"hidden": 64}, parties=3, aggregate="cat", layers=4, aggregations=3)
-    keys = [problem.key.partition(".")[2] for problem in glasu.check(bad)]
+    keys = [problem.key.partition(".")[2] for problem in glasu_card.check(bad)]
     assert keys == ["aggregations", "hidden"]
-    assert [p.key for p in glasu.check(config(glasu, layers=2, aggregations=4))] == ["algorithm.aggregations"]
+    assert [p.key for p in glasu_card.check(config(glasu, layers=2, aggregations=4))] == ["algorithm.aggregations"]
     for module in (glasu, glasu_exact, simulated_centralized, centralized_gnn, standalone_gnn):
-        assert module.check(config(module)) == []
+        assert card_of(module).check(config(module)) == []
         wrong = {"fanout": 0, "weight_decay": -1.0, "default_rounds": 0}
-        assert {problem.key for problem in convert(module.Config, wrong)[1]} == wrong.keys()
+        assert {problem.key for problem in convert(card_of(module).Config, wrong)[1]} == wrong.keys()
 
 
 def test_a_batch_larger_than_the_training_nodes_takes_them_all() -> None:

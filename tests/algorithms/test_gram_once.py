@@ -12,7 +12,7 @@ import vflbench
 from tests.algorithms import small_joins
 from vflbench.algorithms.joins import rfl_admm_v
 from vflbench.algorithms.oneshot import gram_once
-from vflbench.data.relational.star_schema import Config as StarConfig
+from vflbench.cards.data.relational.star_schema import Config as StarConfig
 from vflbench.data.relational.star_schema import load
 from vflbench.data.tasks import Equality, RelationalTask
 from vflbench.types import ConfigError

@@ -16,6 +16,7 @@ from tests.algorithms.small_graphs import Result, config, differ, run, task
 from tests.options import make_mechanism, privacy_config
 from vflbench.algorithms.graph import glasu, glasu_exact, simulated_centralized
 from vflbench.algorithms.oneshot import graph_once
+from vflbench.cards.algorithms.graph import glasu as glasu_card
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import SERVER
 from vflbench.types import ConfigError, RunConfig
@@ -229,7 +230,7 @@ def test_a_swamped_graph_is_refused_before_a_round(caplog: pytest.LogCaptureFixt
 
 def test_all_edges_hide_none() -> None:
     cfg = config(glasu, sampling="undropped", privacy=privacy_config("edge_rr"))
-    assert [problem.key for problem in glasu.check(cfg)] == ["privacy"]
+    assert [problem.key for problem in glasu_card.check(cfg)] == ["privacy"]
 
 
 @pytest.mark.parametrize("how", ["avg", "cat"])

@@ -13,15 +13,18 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from tests.algorithms.small_columns import _task, classes
-from tests.options import option, privacy_config, topology_config
+from tests.options import card_of, option, privacy_config, topology_config
 from vflbench.algorithms.split import hetero_lr, vfl
+from vflbench.cards.algorithms.split import hetero_lr as hetero_lr_card
+from vflbench.cards.federation.codecs import int8 as int8_card
+from vflbench.cards.federation.protections import paillier as paillier_card
+from vflbench.cards.models.partial import Config as Linear
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.codecs import int8
 from vflbench.federation.ledger import COLUMN
 from vflbench.federation.protections import paillier
 from vflbench.federation.simulated import SimulatedEngine
-from vflbench.models.partial import Config as Linear
 from vflbench.runner.evaluate import Observer
 from vflbench.seeding import batches, stream
 from vflbench.types import ComputeConfig, ConfigError, EngineConfig, Metric, NetworkConfig, RunConfig
@@ -31,7 +34,9 @@ def config(
     module: ModuleType, task: AlignedTask, rounds: int = 2, dtype: str = "float64", protection: Any = None,
     codec: str = "none", **keys: Any,
 ) -> RunConfig:  # fmt: skip
-    algorithm = module.Config(**{"parties": task.parties, "batch_size": 8, "lr": 0.05, "optimizer": "sgd"} | keys)
+    algorithm = card_of(module).Config(
+        **{"parties": task.parties, "batch_size": 8, "lr": 0.05, "optimizer": "sgd"} | keys
+    )
     groups = NetworkConfig("ideal"), topology_config("star"), privacy_config(), EngineConfig(), ComputeConfig()
     run = RunConfig(algorithm, None, Linear(dtype=dtype), *groups)  # type: ignore[arg-type]
     return replace(
@@ -162,7 +167,7 @@ def test_one_number_a_row_under_int8_is_a_quantised_score(module: ModuleType, be
     draws = {name: stream(0, f"codec/{name}") for name in ("active", "passive_1")}
 
     def arrived(values: np.ndarray, sender: str) -> np.ndarray:
-        codes, scale = int8.encode(torch.from_numpy(values), draws[sender], int8.Config())
+        codes, scale = int8.encode(torch.from_numpy(values), draws[sender], int8_card.Config())
         return codes.numpy() * float(scale)
 
     own, other = np.column_stack([task.features[0], np.ones(24)]), task.features[1]
@@ -185,7 +190,7 @@ def test_a_row_takes_a_number_each_way_of_two_classes(task: AlignedTask, width: 
 # --- under encryption -------------------------------------------------------------------------------------------------
 
 
-PAILLIER = paillier.Config(key_bits=1024)
+PAILLIER = paillier_card.Config(key_bits=1024)
 LINES = classes(samples=60, features=6, parties=2, classes=0)
 
 
@@ -250,7 +255,7 @@ def test_what_encryption_cannot_do_is_told() -> None:
         hetero_lr.parties(three, config(hetero_lr, three, protection=PAILLIER))
     made = config(hetero_lr, task, protection=PAILLIER)
     both = replace(made, privacy=privacy_config("gdp_embedding"), codec=option("codec", "int8"))
-    assert [problem.key for problem in hetero_lr.check(both)] == ["privacy", "codec"]
+    assert [problem.key for problem in hetero_lr_card.check(both)] == ["privacy", "codec"]
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -261,6 +266,6 @@ def test_what_has_no_taylor_loss_is_told() -> None:
         with pytest.raises(ConfigError, match=r"algorithm\.gradient=taylor: is of the logistic loss of two classes"):
             hetero_lr.parties(task, config(hetero_lr, task, gradient="taylor"))
     private = replace(config(hetero_lr, noisy(), gradient="taylor"), privacy=privacy_config("label_rr"))
-    assert [problem.key for problem in hetero_lr.check(private)] == ["algorithm.gradient"]
+    assert [problem.key for problem in hetero_lr_card.check(private)] == ["algorithm.gradient"]
     bent = replace(config(hetero_lr, noisy()), model=Linear(relu_output=True))
-    assert [problem.key for problem in hetero_lr.check(bent)] == ["model.relu_output"]
+    assert [problem.key for problem in hetero_lr_card.check(bent)] == ["model.relu_output"]

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vflbench.algorithms.graph.joint import Aggregation, aggregation_layers, check
+from vflbench.algorithms.graph.joint import Aggregation, aggregation_layers
+from vflbench.cards.algorithms.graph.joint import check
 
 
 def parts(widths: tuple[int, ...], seed: int = 0) -> list[torch.Tensor]:

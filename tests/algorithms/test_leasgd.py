@@ -17,10 +17,12 @@ from scipy import stats
 
 from tests.algorithms.small_joins import Result
 from tests.algorithms.small_shards import config, models, run, task
-from tests.options import privacy_config
+from tests.options import card_of, privacy_config
 from vflbench import seeding
 from vflbench.algorithms.gossip import allreduce_sgd, centralized_sgd, d_psgd, easgd, leasgd, leasgd_async, local_sgd
 from vflbench.algorithms.gossip.shared import LocalSgd, ranked
+from vflbench.cards.algorithms.gossip import easgd as easgd_card
+from vflbench.cards.algorithms.gossip import leasgd as leasgd_card
 from vflbench.config import convert
 from vflbench.data.tasks import Shard, ShardedTask
 from vflbench.federation.ledger import COLUMN
@@ -171,7 +173,7 @@ def test_easgds_centre_and_mean_come_together_below_2m_over_m_plus_1(m: int, tim
     start = classifiers.flat(classifiers.build(cfg.model, (3,), 3, seeding.torch_stream(0, "init")))
     before, after = apart[:m].mean() - start, models(result).mean(dim=0) - result.engine.parties["server"].state.centre
     torch.testing.assert_close(after, (1 - beta * (1 + 1 / m)) * before, **EXACT)
-    assert bool((after.abs() > before.abs()).all()) == (times > 1) == bool(easgd.check(cfg))
+    assert bool((after.abs() > before.abs()).all()) == (times > 1) == bool(easgd_card.check(cfg))
 
 
 def test_star_with_a_still_follower_is_easgd(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -451,7 +453,7 @@ def test_random_ranking_sends_models_alone_and_as_many(mode: str) -> None:
     for ranking in ("running", "random"):
         counts[ranking] = sent(trained(leasgd, data, ranking=ranking, mode=mode, rho=0.5))
     assert counts["random"] == Counter({"model": counts["running"]["model"]})
-    cfg = leasgd.Config(workers=5, mode=mode, ranking="random")
+    cfg = leasgd_card.Config(workers=5, mode=mode, ranking="random")
     met: Counter[tuple[int, int]] = Counter()
     for i in range(2000):
         drawn = np.random.default_rng(i).permutation(5)  # any draw has as many followers as ranks give
@@ -554,7 +556,7 @@ def test_asynchronous_workers_wake_at_their_rates_and_repeat_themselves() -> Non
 def test_what_cannot_be_is_told() -> None:
     def keys(module: ModuleType, **options: Any) -> list[str]:
         privacy = options.pop("privacy", None)
-        return [problem.key for problem in module.check(config(module, privacy=privacy, **options))]
+        return [problem.key for problem in card_of(module).check(config(module, privacy=privacy, **options))]
 
     assert keys(leasgd) == keys(leasgd_async) == []
     assert keys(leasgd, workers=2) == keys(leasgd_async, workers=2) == ["algorithm.workers"]
@@ -567,7 +569,7 @@ def test_what_cannot_be_is_told() -> None:
         (local_sgd, {"weight_decay": -1.0, "default_rounds": 0}),
         (leasgd_async, {"interval": 0.0}),
     ):
-        assert {problem.key for problem in convert(module.Config, bad)[1]} == bad.keys()
+        assert {problem.key for problem in convert(card_of(module).Config, bad)[1]} == bad.keys()
     assert keys(easgd, workers=3, beta=1.49) == [] and keys(easgd, workers=3, beta=1.5) == ["algorithm.beta"]
     with pytest.raises(ConfigError, match="falls into 2 pieces"):
         trained(d_psgd, task(), graph="clusters")

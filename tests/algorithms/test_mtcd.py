@@ -19,18 +19,19 @@ import pytest
 import torch
 
 from tests.algorithms.small_columns import Result, classes, config, ridge, run, sparse
-from tests.options import privacy_config, topology_config
+from tests.options import card_of, privacy_config, topology_config
 from vflbench.algorithms.tokens import centralized_gd, dcpa, mtcd, shared, stcd, svfl
 from vflbench.algorithms.tokens.walks import Walk, Walks, check, grounds
+from vflbench.cards.algorithms.tokens import shared as shared_card
+from vflbench.cards.models import resnet_bn as resnet_bn_card
+from vflbench.cards.models.split_network import Config as ModelConfig
 from vflbench.config import convert
 from vflbench.data.tasks import AlignedTask, Objective
 from vflbench.federation import topology
 from vflbench.federation.clock import ComputeClock
 from vflbench.federation.party import RUNNING, SERVER, PartySpec
 from vflbench.federation.simulated import SimulatedEngine
-from vflbench.models import resnet_bn
 from vflbench.models.glm import Glm, Loss, largest_eigenvalue
-from vflbench.models.split_network import Config as ModelConfig
 from vflbench.models.split_network import SplitClient
 from vflbench.models.vertical import Aggregation
 from vflbench.types import ComputeConfig, ConfigError, NetworkConfig
@@ -152,7 +153,9 @@ def test_step_sizes_that_fall_by_hand() -> None:
     assert [str(problem) for problem in mtcd.check(both)] == [
         "algorithm.halve_every=2.0: algorithm.anneal=true says how it falls: null."
     ]
-    with_privacy = replace(config(svfl, task), model=resnet_bn.Config(), privacy=privacy_config("gaussian_embedding"))
+    with_privacy = replace(
+        config(svfl, task), model=resnet_bn_card.Config(), privacy=privacy_config("gaussian_embedding")
+    )
     assert "mixes rows" in str(svfl.check(with_privacy)[0])
 
 
@@ -160,7 +163,7 @@ def test_statistics_of_batches_are_of_rounds_alone() -> None:
     """What is measured before the first round, how many rows' graphs fit, leaves no trace: a resumed run repeats it."""
     views = np.random.default_rng(0).integers(0, 256, (8, 1, 16, 16), dtype=np.uint8)
     task = replace(classes(parties=2), features=(views, views), labels=np.arange(8) % 2)
-    cfg = replace(config(svfl, task), model=resnet_bn.Config(width=8))
+    cfg = replace(config(svfl, task), model=resnet_bn_card.Config(width=8))
     block = SplitClient(0, task.part(0, True), task.public, cfg, cfg.model, "cpu")
     block.represent()
     counted = [value.item() for name, value in block.state_dict().items() if name.endswith("num_batches_tracked")]
@@ -479,7 +482,7 @@ def test_messages_of_the_baselines() -> None:
         sent = run(dcpa, task, config(dcpa, task, iterations=3, graph=graph)).sent()
         assert sent == {(t, "dual"): (2 * edges * 3, 2 * edges * 3 * n) for t in (1, 2)}
     chosen = run(svfl, task, config(svfl, task)).sent()
-    steps = shared.LANCZOS_STEPS
+    steps = shared_card.LANCZOS_STEPS
     assert chosen.pop((0, "smoothness")) == (6 * (2 * steps + 1), 6 * (2 * steps * n + 8))
     assert chosen == run(svfl, task, config(svfl, task, lr=0.1)).sent()
 
@@ -658,7 +661,7 @@ def test_lanczos_finds_the_largest_eigenvalue_from_products_alone() -> None:
     for seed in range(5):
         x = np.concatenate(ridge(200, 300, seed=seed).features, axis=1)
         gram = shared.Lanczos(200, np.random.default_rng(seed))
-        for _ in range(shared.LANCZOS_STEPS):
+        for _ in range(shared_card.LANCZOS_STEPS):
             gram.take(x @ (x.T @ gram.vector))
         assert 0.99 <= gram.bound() / largest_eigenvalue(x) <= 1.1
     assert largest_eigenvalue(np.diag([3.0, 1.0])) == pytest.approx(9)
@@ -737,7 +740,7 @@ def test_what_is_wrong_is_told_together_and_by_name(tmp_path: Path) -> None:
         (stcd, {"hops": 0}),
         (dcpa, {"dual_lr": 0.0, "iterations": 0}),
     ):
-        assert {problem.key for problem in convert(module.Config, bad)[1]} == bad.keys()
+        assert {problem.key for problem in convert(card_of(module).Config, bad)[1]} == bad.keys()
 
 
 def test_a_disconnected_cluster_is_named() -> None:

@@ -24,12 +24,13 @@ from vflbench.algorithms.split.planner import (
     plan,
     played_epoch_seconds,
 )
+from vflbench.cards.algorithms.split import pubsub_vfl as pubsub_vfl_card
+from vflbench.cards.models.split_learning import Config as Network
 from vflbench.config import config_dir
 from vflbench.federation import topology
 from vflbench.federation.clock import ComputeClock
 from vflbench.federation.delays import Delays
 from vflbench.federation.simulated import SimulatedEngine
-from vflbench.models.split_learning import Config as Network
 from vflbench.types import (
     ComputeConfig,
     Delay,
@@ -180,7 +181,7 @@ def test_the_chosen_points_time_is_the_simulators(seed: int) -> None:
         batch_sizes=(4, 8, 16, 32),
     )
     found = plan(delays, setting)
-    algorithm = pubsub_vfl.Config(
+    algorithm = pubsub_vfl_card.Config(
         parties=task.parties, workers=found.active_workers, passive_workers=found.passive_workers,
         batch_size=found.batch_size,
         outstanding=setting.outstanding, deadline=None, aggregation="every_epoch",

@@ -23,13 +23,15 @@ from torch import nn
 
 from tests.algorithms.small_columns import Result, classes, ridge
 from tests.federation.toys import behind
-from tests.options import privacy_config, topology_config
+from tests.options import card_of, privacy_config, topology_config
 from vflbench import cli
 from vflbench.algorithms.split import avfl, avfl_ps, epoch, pubsub_vfl, shared, vfl, vfl_ps
 from vflbench.algorithms.split.broker import Broker
 from vflbench.algorithms.split.epoch import PassiveEpoch
 from vflbench.algorithms.split.planner import Setting, played_epoch_seconds
 from vflbench.algorithms.split.shared import Side
+from vflbench.cards.algorithms.split import pubsub_vfl as pubsub_vfl_card
+from vflbench.cards.models import split_learning as split_learning_card
 from vflbench.config import config_dir, convert
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation import topology
@@ -55,7 +57,7 @@ from vflbench.types import (
     division,
 )
 
-MODEL = split_learning.Config(depth=4, width=6, embedding=3, top_width=5, dtype="float64")
+MODEL = split_learning_card.Config(depth=4, width=6, embedding=3, top_width=5, dtype="float64")
 SMALL = {"depth": 2, "width": 4, "top_width": 3}
 AS_VFL = {
     "workers": 1,
@@ -96,8 +98,8 @@ class PartyDelays(Delays):
 
 def config(module: ModuleType, task: AlignedTask, rounds: int = 2, **options: Any) -> RunConfig:
     """Options of the algorithm; `model`, `compute`, `network`, `privacy` are groups."""
-    algorithm = module.Config(**{"parties": task.parties, "batch_size": 8, "lr": 0.05, "optimizer": "sgd"})
-    known = {key: value for key, value in options.items() if key in module.Config.__dataclass_fields__}
+    algorithm = card_of(module).Config(**{"parties": task.parties, "batch_size": 8, "lr": 0.05, "optimizer": "sgd"})
+    known = {key: value for key, value in options.items() if key in card_of(module).Config.__dataclass_fields__}
     model = replace(MODEL, **options.get("model", {}))
     groups = (
         options.get("network", NetworkConfig("ideal")),
@@ -383,7 +385,7 @@ def test_averages_within_an_epoch_are_of_the_steps_since_the_last() -> None:
         apart = run(module, task, workers=1, passive_workers=1)
         assert all(np.array_equal(theta, apart.thetas[name]) for name, theta in one.thetas.items())
     for keys in ({"aggregation": "every_epoch"}, {"average_every": 5}):
-        assert [pubsub_vfl.averages(pubsub_vfl.Config(**keys), t, 9) for t in (5, 6, 9)] == [True] * 3
+        assert [pubsub_vfl.averages(pubsub_vfl_card.Config(**keys), t, 9) for t in (5, 6, 9)] == [True] * 3
 
 
 def test_staleness_is_the_steps_between_an_embedding_and_its_gradient() -> None:
@@ -401,7 +403,7 @@ def test_the_interval_between_averages() -> None:
     assert max(pubsub_vfl.interval(t, 3) for t in range(1, 50)) == 3
 
     def epochs(last: int, **keys: Any) -> list[int]:
-        return [t for t in range(1, last + 1) if pubsub_vfl.averages(pubsub_vfl.Config(**keys), t, last)]
+        return [t for t in range(1, last + 1) if pubsub_vfl.averages(pubsub_vfl_card.Config(**keys), t, last)]
 
     assert epochs(25) == [1, 2, 3, 4, 10, 15, 20, 25]
     assert epochs(6, aggregation="every_epoch") == [1, 2, 3, 4, 5, 6]
@@ -992,9 +994,9 @@ def test_the_baselines_refuse_the_same() -> None:
     task = classes(parties=2)
     for module in (vfl, vfl_ps, avfl, avfl_ps, pubsub_vfl):
         whole = config(module, task)
-        check = getattr(module, "check", lambda config: [])
+        check = getattr(card_of(module), "check", lambda config: [])
         assert check(whole) == []
-        assert {problem.key for problem in convert(module.Config, {"parties": 1, "default_rounds": 0})[1]} == {
+        assert {problem.key for problem in convert(card_of(module).Config, {"parties": 1, "default_rounds": 0})[1]} == {
             "parties",
             "default_rounds",
         }

@@ -15,6 +15,8 @@ from tests.options import option
 from vflbench.algorithms.oneshot import send_once
 from vflbench.algorithms.split import secureboost
 from vflbench.algorithms.split.boosting import LEAF, Labels, Trees, sampled
+from vflbench.cards.algorithms.split import secureboost as secureboost_card
+from vflbench.cards.federation.protections import paillier as paillier_card
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.ledger import COLUMN
@@ -161,7 +163,7 @@ SAVING = [
 def test_nothing_that_saves_bytes_changes_a_tree(keys: dict[str, Any]) -> None:
     task = classes(classes=2)
     clear = trained(task)
-    for protection in (None, paillier.Config(key_bits=1024)):
+    for protection in (None, paillier_card.Config(key_bits=1024)):
         assert np.array_equal(scores(trained(task, protection, **keys)), scores(clear))
 
 
@@ -201,7 +203,7 @@ def test_goss_of_all_rows_is_no_goss_and_of_some_any_division_grows_the_same() -
         every = trained(task, goss=True, top_rate=1.0, other_rate=0.0)
         assert np.array_equal(scores(every), scores(trained(task)))
         some = [trained(classes(classes=kinds, parties=parties), goss=True) for parties in (1, 2, 4)]
-        some.append(trained(task, paillier.Config(key_bits=1024), goss=True))
+        some.append(trained(task, paillier_card.Config(key_bits=1024), goss=True))
         assert all(np.array_equal(scores(one), scores(some[0])) for one in some)
         assert not np.array_equal(scores(some[0]), scores(every))
 
@@ -210,7 +212,7 @@ def test_shares_that_goss_cannot_take_are_refused() -> None:
     task = classes(classes=2)
     for top, other, wrong in ((0.2, 0.9, True), (0.2, 0.0, True), (1.0, 0.0, False), (0.2, 0.8, False)):
         made = config(secureboost, task, graph="star", goss=True, top_rate=top, other_rate=other)
-        assert [problem.key for problem in secureboost.check(made)] == ["algorithm.other_rate"] * wrong
+        assert [problem.key for problem in secureboost_card.check(made)] == ["algorithm.other_rate"] * wrong
     with pytest.raises(ConfigError, match=r"algorithm\.other_rate=0\.001: of 40 training rows that is none: more"):
         secureboost.parties(task, config(secureboost, task, graph="star", goss=True, other_rate=0.001))
 
@@ -257,10 +259,10 @@ def expected(result: Result, cfg: Any, each: int, slots: int | None, size: int) 
 
 
 @pytest.mark.parametrize("keys", [*SAVING, {"goss": True}], ids=str)
-@pytest.mark.parametrize("protection", [None, paillier.Config(key_bits=1024)], ids=["clear", "paillier"])
+@pytest.mark.parametrize("protection", [None, paillier_card.Config(key_bits=1024)], ids=["clear", "paillier"])
 def test_bytes_are_the_formula(keys: dict[str, Any], protection: Any) -> None:
     result = trained(classes(classes=2, parties=2), protection, **keys)
-    cfg = secureboost.Config(parties=2, depth=3, bins=8, **keys)
+    cfg = secureboost_card.Config(parties=2, depth=3, bins=8, **keys)
     eta = (1024 - 1) // (2 * (53 + 6))  # of 40 rows
     slots = None if protection is None else eta if cfg.packing and cfg.compression else 1
     assert sent(result) == expected(result, cfg, 1 if cfg.packing else 2, slots, 256)
@@ -272,7 +274,7 @@ def test_bytes_are_the_formula(keys: dict[str, Any], protection: Any) -> None:
 def test_ciphertexts_have_their_length_and_hold_what_was_sealed() -> None:
     rng = np.random.default_rng(0)
     for bits, count, width in ((1024, 20, 2), (2048, 31, 1), (3072, 1, 2)):
-        keys = paillier.Config(key_bits=bits)  # type: ignore[arg-type]
+        keys = paillier_card.Config(key_bits=bits)  # type: ignore[arg-type]
         slots = paillier.slots(keys, 24_713, width)
         values = rng.integers(-(2**50), 2**50, (count, width))
         sealed = paillier.seal(keys, values, slots)
@@ -281,16 +283,16 @@ def test_ciphertexts_have_their_length_and_hold_what_was_sealed() -> None:
 
 
 def test_so_many_sums_fit_into_a_plaintext() -> None:
-    assert [paillier.slots(paillier.Config(key_bits=b), 24_713, 2) for b in (1024, 2048)] == [7, 15]  # type: ignore[arg-type]
-    assert paillier.slots(paillier.Config(key_bits=1024), 2**40, 16) == 1
+    assert [paillier.slots(paillier_card.Config(key_bits=b), 24_713, 2) for b in (1024, 2048)] == [7, 15]  # type: ignore[arg-type]
+    assert paillier.slots(paillier_card.Config(key_bits=1024), 2**40, 16) == 1
 
 
 def test_the_price_is_that_of_a_published_measurement() -> None:
     """FedTree, a9a, 16 threads: 5.1 s a tree more with encryption; 32,561 rows have two numbers each."""
-    keys = paillier.Config(short_exponent=True, threads=16)
+    keys = paillier_card.Config(short_exponent=True, threads=16)
     assert 2 <= paillier.seconds(keys, encrypted=2 * 32_561) <= 15
-    assert paillier.seconds(paillier.Config(), 1, 1, 1, 1) == pytest.approx(13.97e-3 + 2.78e-3 + 6e-6 + 384e-6)
-    problem = paillier.check(paillier.Config(key_bits=1024, short_exponent=True))
+    assert paillier.seconds(paillier_card.Config(), 1, 1, 1, 1) == pytest.approx(13.97e-3 + 2.78e-3 + 6e-6 + 384e-6)
+    problem = paillier_card.check(paillier_card.Config(key_bits=1024, short_exponent=True))
     assert [one.key for one in problem] == ["protection.short_exponent"]
 
 

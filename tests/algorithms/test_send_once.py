@@ -17,12 +17,14 @@ from tests.algorithms import small_columns
 from tests.options import make_mechanism, privacy_config
 from vflbench.algorithms.oneshot import forms, learners, send_once
 from vflbench.algorithms.split import vfl
+from vflbench.cards.algorithms.oneshot import send_once as send_once_card
+from vflbench.cards.models import split_learning as split_learning_card
+from vflbench.cards.models.split_network import Config as ModelConfig
 from vflbench.data.tasks import AlignedTask, OwnRows
 from vflbench.federation.ledger import COLUMN
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.models import trees
 from vflbench.models.bins import Bins, pack, packed_bytes, unpack, widths
-from vflbench.models.split_network import Config as ModelConfig
 from vflbench.runner import bounds
 from vflbench.types import ConfigError, RunConfig
 
@@ -177,9 +179,7 @@ def test_raw_columns_and_a_network_are_split_learning(parties: int, model: str) 
     cfg = config(task, 3, form="raw", learner="model", fallback=False, **keys)
     split = small_columns.config(vfl, task, 3, "star", **keys)
     if network:
-        from vflbench.models import split_learning
-
-        deep = split_learning.Config(depth=3, width=8, embedding=4, dtype="float64")
+        deep = split_learning_card.Config(depth=3, width=8, embedding=4, dtype="float64")
         cfg, split = replace(cfg, model=deep), replace(split, model=deep)
     assert isinstance(cfg.model, ModelConfig) == (model == "split_mlp")
     once, many = run(task, cfg), run(task, split, vfl)
@@ -362,7 +362,7 @@ def test_own_rows_are_training_rows_whose_other_columns_are_missing() -> None:
 def test_only_trees_take_rows_with_missing_columns() -> None:
     task = small_columns.classes(parties=2)
     cfg = replace(config(task, learner="linear"), dataset=SimpleNamespace(own_rows="train"))
-    (problem,) = send_once.check(cfg)
+    (problem,) = send_once_card.check(cfg)
     assert problem.key == "algorithm.learner" and "use trees" in problem.allowed
 
 

@@ -260,9 +260,10 @@ def test_a_round_of_admm_by_hand() -> None:
     rho (0 - z) = -2 z = (-1, -3). theta = -(x . Y) / (rho x . x) = (1 + 6) / 5 = 1.4, jittered by 1e-10.
     """
     from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step
-    from vflbench.algorithms.joins.shared import AdmmKeys
+    from vflbench.cards.algorithms.joins.shared import AdmmKeys
+    from vflbench.cards.models.partial import Config
     from vflbench.models.losses import Squared
-    from vflbench.models.partial import Config, Partial
+    from vflbench.models.partial import Partial
 
     zeros, y = torch.zeros(2, 1, dtype=torch.float64), torch.tensor([1.0, 3.0], dtype=torch.float64)
     z, dual, (pull,) = dual_step([zeros], zeros, zeros, y, Squared(), 1.0, "newton")

@@ -19,6 +19,10 @@ from vflbench.algorithms.joins import gd_join, rfl_admm, rfl_admm_v, rfl_sgd_v, 
 from vflbench.algorithms.tokens import svfl
 from vflbench.attacks import edge_inference, gram_recovery, label_histogram, residual_labels, score
 from vflbench.attacks.transcript import Message, Watch, flatten
+from vflbench.cards.attacks import edge_inference as edge_inference_card
+from vflbench.cards.attacks import gram_recovery as gram_recovery_card
+from vflbench.cards.attacks import label_histogram as label_histogram_card
+from vflbench.cards.attacks import residual_labels as residual_labels_card
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.plots import demands
 from vflbench.results import selection
@@ -116,7 +120,7 @@ def views(small: Any, module: ModuleType, task: Any, cfg: RunConfig, watch: Watc
 
 def joined(module: ModuleType, task: RelationalTask | AlignedTask, **keys: Any) -> dict[str, Any]:
     """The attack on labels, of a method over joins."""
-    cfg = replace(small_joins.config(module, **keys), attack=residual_labels.Config())
+    cfg = replace(small_joins.config(module, **keys), attack=residual_labels_card.Config())
     hubs = [name for name in module.parties(task, cfg) if name != "server"]
     assert residual_labels.check_task(task, cfg) == []
     return residual_labels.attack(
@@ -161,7 +165,7 @@ def test_a_mlp_is_attacked_with_admm_only() -> None:
 
 
 def test_labels_with_fractions_are_refused() -> None:
-    cfg = replace(small_joins.config(gd_join), attack=residual_labels.Config())
+    cfg = replace(small_joins.config(gd_join), attack=residual_labels_card.Config())
     (problem,) = residual_labels.check_task(small_joins.tables(), cfg)
     assert "fractions" in problem.allowed
 
@@ -178,7 +182,7 @@ def test_the_mean_label_is_pinned_by_whole_sums() -> None:
 
 def test_a_gram_matrix_gives_rows_and_too_many_columns_only_a_part() -> None:
     def attacked(task: AlignedTask) -> dict[str, Any]:
-        cfg = replace(small_columns.config(svfl, task, rounds=1), attack=gram_recovery.Config(aux_rows=20))
+        cfg = replace(small_columns.config(svfl, task, rounds=1), attack=gram_recovery_card.Config(aux_rows=20))
         hubs = [f"client_{k}" for k in range(task.parties)]
         assert gram_recovery.check_task(task, cfg) == []
         seen = views(small_columns, svfl, task, cfg, gram_recovery.watch(task, cfg, hubs))
@@ -193,7 +197,7 @@ def test_a_gram_matrix_gives_rows_and_too_many_columns_only_a_part() -> None:
 
 def test_a_given_step_size_sends_nothing_to_read() -> None:
     task = small_columns.ridge()
-    cfg = replace(small_columns.config(svfl, task, lr=0.1), attack=gram_recovery.Config())
+    cfg = replace(small_columns.config(svfl, task, lr=0.1), attack=gram_recovery_card.Config())
     assert "algorithm.lr=null" in gram_recovery.check_task(task, cfg)[0].allowed
 
 
@@ -201,7 +205,7 @@ def test_a_given_step_size_sends_nothing_to_read() -> None:
 def test_edges_are_found(source: Any, least: float) -> None:
     task = small_graphs.task(3, 60, seed=3)
     cfg = small_graphs.config(glasu, rounds=80, parties=3, layers=4, aggregations=2, fanout=2, batch_size=3, lr=0.01)
-    cfg = replace(cfg, attack=edge_inference.Config(source=source))
+    cfg = replace(cfg, attack=edge_inference_card.Config(source=source))
     hubs = [f"client_{m}" for m in range(3)]
     assert edge_inference.check_task(task, cfg) == []
     seen = views(small_graphs, glasu, task, cfg, edge_inference.watch(task, cfg, hubs))
@@ -225,7 +229,7 @@ def test_scores_of_pairs_by_hand() -> None:
 
 def test_shares_of_classes_are_read_and_a_short_piece_is_not() -> None:
     task = small_shards.task(5, rows=90, width=6, classes=3)
-    cfg = replace(small_shards.config(allreduce_sgd, rounds=1, batch_size=30), attack=label_histogram.Config())
+    cfg = replace(small_shards.config(allreduce_sgd, rounds=1, batch_size=30), attack=label_histogram_card.Config())
     hubs = [f"worker_{m}" for m in range(5)]
     seen = views(small_shards, allreduce_sgd, task, cfg, label_histogram.watch(task, cfg, hubs))
     found = label_histogram.attack(seen, task, cfg, hubs)

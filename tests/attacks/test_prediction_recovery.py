@@ -16,6 +16,7 @@ from tests.options import make_mechanism, privacy_config
 from vflbench.algorithms.joins import rfl_admm, rfl_admm_v, rfl_sgd, rfl_sgd_v, vfl_admm, vfl_sgd
 from vflbench.attacks import prediction_recovery, transcript
 from vflbench.attacks.transcript import Message
+from vflbench.cards.attacks import prediction_recovery as prediction_recovery_card
 from vflbench.results import inventory
 from vflbench.runner.transcript import TranscriptWriter
 
@@ -30,7 +31,9 @@ def attacked(
     task = aligned() if is_aligned else tables(parts)
     keys = {"rounds": ROUNDS, "batch_size": 16, "parts": parts, "lr": 0.1, "local_epochs": 2, "rho": 3.0, **options}
     cfg = replace(
-        config(module, **keys), privacy=privacy, attack=prediction_recovery.Config("prediction_recovery", parameters)
+        config(module, **keys),
+        privacy=privacy,
+        attack=prediction_recovery_card.Config("prediction_recovery", parameters),
     )
     clients = [name for name in module.parties(task, cfg) if name != "server"]
     secrets = {name: make_mechanism(privacy, layout="aligned" if is_aligned else "relational") for name in clients}
@@ -103,7 +106,7 @@ def test_where_tables_come_in_parts_the_transcript_is_enough(
         # theta^q is not what predicts then: only the right parameters do
         wrong = replace(
             config(module, rounds=ROUNDS, parts=2, predict="own"),
-            attack=prediction_recovery.Config("prediction_recovery", "received", tolerance=0.05),
+            attack=prediction_recovery_card.Config("prediction_recovery", "received", tolerance=0.05),
         )
         clients = [f"client_{c}" for c in range(6)]
         assert (
@@ -127,7 +130,7 @@ def test_two_rounds_do_not_determine_three_features(tmp_path: Path) -> None:
 def test_by_hand() -> None:
     """x = (2, -1): h_1 = 1 + 0.5 = 2 - 1 + 0.5 with w = (1, 1), h_2 = 3 x_1 + 0.5 = 6.5 with w = (3, 0), each with b =
     0.5."""
-    cfg = replace(config(vfl_admm), attack=prediction_recovery.Config())
+    cfg = replace(config(vfl_admm), attack=prediction_recovery_card.Config())
     view = [
         Message(0, "client_0", "server", "labels", (np.zeros(1),)),
         Message(1, "client_0", "server", transcript.RELEASED, (np.array([1.0, 1.0, 0.5]),)),

@@ -19,9 +19,10 @@ from tests.options import make_mechanism, privacy_config, topology_config
 from vflbench import registry
 from vflbench.attacks import embedding_inversion, label_inference, transcript
 from vflbench.attacks.transcript import Message
-from vflbench.data.tabular import bank, energy
+from vflbench.cards.data.tabular import bank as bank_card
+from vflbench.cards.data.tabular import energy as energy_card
+from vflbench.cards.models import split_learning as split_learning_card
 from vflbench.data.tasks import AlignedTask
-from vflbench.models import split_learning
 from vflbench.results.folder import validate_summary
 from vflbench.runner.run import run
 from vflbench.runner.transcript import TranscriptWriter
@@ -60,9 +61,9 @@ def task(labels: np.ndarray, classes: int = 2, features: int = 4, shadow: int = 
 
 
 def config(attack: str, rows: int = 10_000, **keys: Any) -> RunConfig:
-    chosen = OptionConfig() if attack == "none" else registry.load_option("attack", attack).Config(rows=rows)
+    chosen = OptionConfig() if attack == "none" else registry.option_config("attack", attack)(rows=rows)
     algorithm = small_split.Config(batch_size=SIZE)
-    model = split_learning.Config(depth=2, width=16, embedding=8)
+    model = split_learning_card.Config(depth=2, width=16, embedding=8)
     fixed = NetworkConfig("ideal"), topology_config("complete"), privacy_config(), EngineConfig(), ComputeConfig()
     return replace(RunConfig(algorithm, None, model, *fixed, attack=chosen), **keys)
 
@@ -367,9 +368,12 @@ def train(
     folder: Path, monkeypatch: pytest.MonkeyPatch, attack: str, privacy: Any = None, **keys: Any
 ) -> dict[str, Any]:
     """A whole run of small_split."""
-    load = registry.load_algorithm
+    load, exposed = registry.load_algorithm, registry.exposed
     monkeypatch.setattr(registry, "load_algorithm", lambda name: small_split if name == "small_split" else load(name))
-    data = keys.pop("dataset", None) or bank.Config(name="bank", source="synthetic", samples=1200, validation=0.3)
+    monkeypatch.setattr(
+        registry, "exposed", lambda name: small_split.EXPOSES if name == "small_split" else exposed(name)
+    )
+    data = keys.pop("dataset", None) or bank_card.Config(name="bank", source="synthetic", samples=1200, validation=0.3)
     algorithm = small_split.Config(**{"batch_size": 64, **keys.pop("algorithm", {})})
     cfg = config(
         attack,
@@ -427,9 +431,9 @@ def test_tasks_that_cannot_be_attacked_are_refused_before_anything_is_written(
             tmp_path,
             monkeypatch,
             "label_inference",
-            dataset=energy.Config(name="energy", source="synthetic", samples=200),
+            dataset=energy_card.Config(name="energy", source="synthetic", samples=200),
         )
     with pytest.raises(ConfigError, match="attack=embedding_inversion: its shadow set is the validation rows"):
-        data = bank.Config(name="bank", source="synthetic", samples=200, validation=0.0)
+        data = bank_card.Config(name="bank", source="synthetic", samples=200, validation=0.0)
         train(tmp_path, monkeypatch, "embedding_inversion", dataset=data)
     assert list(tmp_path.iterdir()) == []

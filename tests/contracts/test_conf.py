@@ -46,11 +46,7 @@ def name_of(path: Path) -> str:
 def dataclass_of(group: str, name: str) -> Any:
     if group in FIXED:
         return FIXED[group]
-    if group in registry.GROUPS:
-        return registry.option_config(group, name)
-    if group == "model":
-        return registry.option_config("model", name)
-    return (registry.load_algorithm if group == "algorithm" else registry.load_dataset)(name).Config
+    return registry.option_config(group, name)
 
 
 def content(path: Path) -> dict[str, Any]:
@@ -95,7 +91,7 @@ def test_every_registered_name_has_its_yaml_and_the_other_way_round() -> None:
         assert {path.stem for path in (CONF / group).glob("*.yaml")} == {
             name for name, entry in known.items() if not entry.plugin
         }
-    assert {path.stem for path in (CONF / "model").glob("*.yaml")} == set(registry.model_modules())
+    assert {path.stem for path in (CONF / "model").glob("*.yaml")} == set(registry.model_entries())
 
 
 def test_the_root_keys_are_those_of_the_run_and_explained() -> None:

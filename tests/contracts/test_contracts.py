@@ -213,14 +213,6 @@ def test_a_data_set_that_breaks_it_is_told_what_is_expected(tmp_path: Path, befo
     assert told in str(refused.value)
 
 
-def test_facts_that_are_left_out_are_named_with_their_line(tmp_path: Path) -> None:
-    module(tmp_path, GOOD)
-    path = tmp_path / "mine.py"
-    path.write_text(GOOD.replace('divided_by="workers", ', ""))
-    with pytest.raises(VflbenchError, match=r"mine.py line 6: ALGORITHM must be a literal: .*'divided_by'"):
-        registry.literal(path, "ALGORITHM")
-
-
 def test_every_algorithm_of_ours_stands_in_the_room_it_names() -> None:
     for name, entry in registry.algorithm_entries().items():
         assert entry.module == f"vflbench.algorithms.{entry.info.family}.{name}"

@@ -34,7 +34,7 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def few(algorithm: str) -> list[str]:
     """Fewer parties than the algorithm has by default: a process for each takes seconds."""
-    config = registry.load_algorithm(algorithm).Config()
+    config = registry.option_config("algorithm", algorithm)()
     return ["algorithm.workers=3"] if hasattr(config, "workers") and algorithm not in ("vfl_ps",) else []
 
 

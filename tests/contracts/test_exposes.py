@@ -70,7 +70,7 @@ LEARNS: dict[str, set[tuple[str, str, str]]] = {
 def learnt(algorithm: str) -> set[tuple[str, str, str]]:
     """(observer, kind, whose) of an algorithm's messages between organisations."""
     found = set()
-    for entry in messages(registry.load_algorithm(algorithm).EXPOSES):
+    for entry in messages(registry.exposed(algorithm)):
         sender, receiver = (role.removesuffix("_worker") for role in (entry.sender, entry.receiver))
         # hub and worker of one organisation
         inside = sender == receiver and (sender, receiver) != (entry.sender, entry.receiver)
@@ -106,13 +106,13 @@ def test_what_is_worked_out_exactly_is_disclosed_and_meets_no_requirement_that_h
     algorithm: str, entry: Implied
 ) -> None:
     """Under no mechanism, or with one that noises neither it nor its messages. `test_implied` has the attacks."""
-    keys = {**vars(registry.option_config("algorithm", algorithm, whole=False)()), "protection": "none"}
+    keys = {**vars(registry.option_config("algorithm", algorithm)()), "protection": "none"}
     keys |= dict([entry.when[:2]] if entry.when else [])
     sent = [one for one in messages(registry.exposed(algorithm)) if one.tag in entry.tags and one.kind in SHOWN]
     noising = {name.partition(".")[0] for one in (entry, *sent) for name in one.noised}
     what, observer = SHOWN[entry.kind], entry.observer.removesuffix("_worker")
     for mechanism in registry.algorithms()[algorithm].privacy:
-        default = {} if mechanism == "none" else vars(registry.option_config("privacy", mechanism, whole=False)())
+        default = {} if mechanism == "none" else vars(registry.option_config("privacy", mechanism)())
         private = {**default, "name": mechanism, "epsilon": 8.0}
         one = demands.of_method(algorithm, keys, private, 8.0)
         covered = mechanism in noising

@@ -23,7 +23,7 @@ SHARDED = [(name, info) for name, info in registry.algorithms().items() if info.
 
 def entries(algorithm: str, mechanism: dict[str, Any] | None = None, **keys: Any) -> list[dict[str, Any]]:
     """The table of an algorithm with its defaults, but for some keys."""
-    every = vars(registry.option_config("algorithm", algorithm, whole=False)()) | keys
+    every = vars(registry.option_config("algorithm", algorithm)()) | keys
     found: list[dict[str, Any]] = exposure.table(algorithm, every, mechanism or {})["entries"]
     return found
 

@@ -19,22 +19,33 @@ ALLOWED: dict[str, set[str]] = {
     "seeding": set(),
     "compiler": set(),
     "contracts": set(),
-    "source_text": set(),
-    "registry": {"contracts", "source_text"},
-    **{piece: set() for piece in PIECES},
-    "algorithms": PIECES,
-    "attacks": PIECES,
+    "cards": set(),
+    "registry": {"cards", "contracts"},
+    **{piece: {"cards"} for piece in PIECES},
+    "algorithms": {"cards"} | PIECES,
+    "attacks": {"cards"} | PIECES,
     "results": {"registry"},
     "plots": {"exposure", "results", "registry"},
     "adapt": {"registry"},
     "exposure": {"registry"},
-    "runner": {"adapt", "exposure", "algorithms", "attacks", "results", "registry", "contracts"} | PIECES,
-    "papers": {"adapt", "config", "contracts", "runner", "algorithms", "attacks", "results", "plots", "registry"}
+    "runner": {"cards", "adapt", "exposure", "algorithms", "attacks", "results", "registry", "contracts"} | PIECES,
+    "papers": {
+        "cards",
+        "adapt",
+        "config",
+        "contracts",
+        "runner",
+        "algorithms",
+        "attacks",
+        "results",
+        "plots",
+        "registry",
+    }
     | PIECES,
     "tuned": {"registry"},
     "hydra_internals": {"registry", "tuned"},
     "version": set(),
-    "config": {"adapt", "registry", "contracts", "hydra_internals"} | PIECES,
+    "config": {"cards", "adapt", "registry", "contracts", "hydra_internals"} | PIECES,
 }
 ALLOWED["choosing"] = {"exposure", "config", *ALLOWED["papers"]}
 ALLOWED["cli"] = {"choosing", "exposure", "papers", "config", "hydra_internals", *ALLOWED["papers"]}
@@ -46,7 +57,8 @@ FORBIDDEN = {
     "plots": {"torch", "torch_geometric", "opacus", "hydra", "omegaconf"},
     "data": {"torch", "torch_geometric", "opacus", "hydra", "omegaconf"},
     "types": {"torch", "numpy", "hydra", "omegaconf"},
-    "registry": {"torch", "hydra", "omegaconf"},
+    "cards": {"torch", "numpy", "pandas", "hydra", "omegaconf"},
+    "registry": {"torch", "numpy", "hydra", "omegaconf"},
     "exposure": {"torch", "numpy", "hydra", "omegaconf"},
     **{room: {"hydra", "omegaconf"} for room in ("algorithms", "models", "federation", "privacy", "runner")},
 }
@@ -115,7 +127,7 @@ def test_algorithms_never_import_each_other(path: Path) -> None:
 
 
 def is_algorithm(path: Path) -> bool:
-    return registry.literal(path, "ALGORITHM") is not None
+    return path.stem in registry.algorithms()
 
 
 def module(path: Path) -> str:

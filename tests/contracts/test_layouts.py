@@ -14,11 +14,11 @@ import torch
 
 from tests.options import privacy_config, topology_config
 from vflbench import registry
+from vflbench.cards.models import classifiers as classifiers_card
 from vflbench.data import sanity, shipping
 from vflbench.data.tasks import Objective, Shard, ShardedTask, Task
 from vflbench.data.tasks.base import no_rows, replace_at
 from vflbench.federation.party import SERVER, Party, PartySpec
-from vflbench.models import classifiers
 from vflbench.results.reader import Run
 from vflbench.runner.distributed import Surveyor, party, same
 from vflbench.runner.evaluate import Observer
@@ -141,11 +141,8 @@ async def client(me: Party, data: Factors, public: int, config: RunConfig) -> No
 def config(monkeypatch: pytest.MonkeyPatch) -> RunConfig:
     monkeypatch.setattr(registry, "datasets", lambda: {"numbers": DATA})
     monkeypatch.setattr(registry, "load_dataset", lambda name: SimpleNamespace(load=load, load_own=load_own))
-    monkeypatch.setattr(
-        registry,
-        "load_algorithm",
-        lambda name: SimpleNamespace(parties=parties, EXPOSES=(Sent("factors", "client", "server", "sums", "client"),)),
-    )
+    monkeypatch.setattr(registry, "load_algorithm", lambda name: SimpleNamespace(parties=parties))
+    monkeypatch.setattr(registry, "exposed", lambda name: (Sent("factors", "client", "server", "sums", "client"),))
     groups: tuple[Any, ...] = (
         NetworkConfig(),
         topology_config(),
@@ -206,7 +203,7 @@ def test_it_may_be_scored_by_an_objective_or_by_rows(config: RunConfig) -> None:
         and convex.at_zero == pytest.approx(task.products.train @ task.products.train / 2)
         and convex(1.0) == 1.0
     )
-    model = classifiers.Config("logistic", dtype="float64")
+    model = classifiers_card.Config("logistic", dtype="float64")
     models = Observer(ByRows(**vars(task)), replace(config, model=model)).models
     assert models is not None
     zero = torch.zeros(4, dtype=torch.float64)  # a weight per factor, and the intercept: it predicts 0

@@ -1,7 +1,8 @@
 import numpy as np
 
+from vflbench.cards.data.graph.digits_graph import Config
 from vflbench.config import convert
-from vflbench.data.graph.digits_graph import Config, load, nearest_neighbours
+from vflbench.data.graph.digits_graph import load, nearest_neighbours
 
 
 def test_digits_are_real_data_on_any_machine():

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
+from vflbench.cards.data.graph.graph_files import Config
 from vflbench.config import convert
-from vflbench.data.graph.graph_files import Config, load
+from vflbench.data.graph.graph_files import load
 from vflbench.types import ConfigError, DataError
 
 NODES = 30

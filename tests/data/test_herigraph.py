@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from vflbench.cards.data.graph.herigraph import Config
 from vflbench.data.graph import herigraph
-from vflbench.data.graph.herigraph import Config, load
+from vflbench.data.graph.herigraph import load
 from vflbench.types import ConfigError, DataError
 
 NODES = 40

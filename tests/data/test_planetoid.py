@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vflbench.cards.data.graph.planetoid import Config
 from vflbench.config import convert
 from vflbench.data.graph import planetoid as module
-from vflbench.data.graph.planetoid import Config, load
+from vflbench.data.graph.planetoid import load
 from vflbench.types import ConfigError, DataError
 
 

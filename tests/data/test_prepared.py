@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from vflbench.cards.data.tabular import synthetic as synthetic_card
 from vflbench.data import prepared, sources
 from vflbench.data.tabular import synthetic
 from vflbench.types import DataError
@@ -176,7 +177,7 @@ def test_a_table_is_drawn_once_for_all_seeds_and_again_for_other_options(
     caplog.set_level(logging.WARNING)
     drawn, draw = [], synthetic._drawn
     monkeypatch.setattr(synthetic, "_drawn", lambda config, samples: (drawn.append(config), draw(config, samples))[1])
-    config = synthetic.Config(samples=60, features=30, informative=5, redundant=5)
+    config = synthetic_card.Config(samples=60, features=30, informative=5, redundant=5)
     first, again = (synthetic.load(config, "aligned", 2, 0, None) for _ in range(2))
     synthetic.load(config, "sharded", 3, 1, None)
     assert len(drawn) == 1

@@ -17,7 +17,11 @@ import numpy as np
 import pytest
 
 from tests.data.test_sources import CONTENT, REAL_CONNECT, SHA, file_set, left
+from tests.options import card_of
 from vflbench import cli
+from vflbench.cards.data.relational import movielens as movielens_card
+from vflbench.cards.data.tabular import credit as credit_card
+from vflbench.cards.data.tabular import energy as energy_card
 from vflbench.data import locks, published, sources
 from vflbench.data.graph import planetoid
 from vflbench.data.images import cifar
@@ -165,23 +169,23 @@ def test_a_truncated_table_is_partial_and_says_what_is_missing(tmp_path, caplog,
     module, files = TRUNCATED[lacks]
     for path, data in files.items():
         put(tmp_path, path, data)
-    source = module.load(module.Config(problem="learning"), "aligned", 2, 0, tmp_path).source
+    source = module.load(card_of(module).Config(problem="learning"), "aligned", 2, 0, tmp_path).source
     assert (source.kind, source.lacks) == ("partial", lacks) and lacks in source.note
-    assert f"PARTIAL DATA: dataset {module.Config().name}: {lacks}" in caplog.text
-    row = next(row for row in sources.status(tmp_path) if row.option == module.Config().name)
+    assert f"PARTIAL DATA: dataset {card_of(module).Config().name}: {lacks}" in caplog.text
+    row = next(row for row in sources.status(tmp_path) if row.option == card_of(module).Config().name)
     assert (row.found, row.lacks) == ("partial", lacks)
 
 
 def test_a_whole_table_with_other_values_is_not_as_published(tmp_path):
     put(tmp_path, "appliances_energy/energydata_complete.csv", energy_rows(energy.SAMPLES))
-    source = energy.load(energy.Config(), "aligned", 2, 0, tmp_path).source
+    source = energy.load(energy_card.Config(), "aligned", 2, 0, tmp_path).source
     assert source.kind == "partial"
     assert source.lacks == "energydata_complete.csv: not as published, by the checksum"
 
 
 def test_a_whole_table_without_a_published_checksum_is_real(tmp_path):
     put(tmp_path, "credit_default/UCI_Credit_Card.csv", credit_rows(30_000))
-    source = credit.load(credit.Config(), "aligned", 2, 0, tmp_path).source
+    source = credit.load(credit_card.Config(), "aligned", 2, 0, tmp_path).source
     assert (source.kind, source.lacks) == ("real", "")
 
 
@@ -269,11 +273,11 @@ def test_the_real_sample_in_ml_1m_is_never_called_1m(shared_data, tmp_path):
     (tmp_path / "ml-1m").mkdir()
     for name in movielens._DAT:
         shutil.copy(shared_data / "ml-1m-sample100k" / name, tmp_path / "ml-1m" / name)
-    source = movielens.load(movielens.Config(), "relational", 1, 0, tmp_path).source
+    source = movielens.load(movielens_card.Config(), "relational", 1, 0, tmp_path).source
     assert (source.kind, source.variant) == ("partial", "1m_sample")
     assert source.lacks == "100,000 of 1,000,209 ratings"
     with pytest.raises(DataError, match=r"ml-1m/users\.dat and those beside it are the files of 1m_sample, not of 1m"):
-        movielens.load(movielens.Config(variant="1m"), "relational", 1, 0, tmp_path)
+        movielens.load(movielens_card.Config(variant="1m"), "relational", 1, 0, tmp_path)
 
 
 @pytest.mark.realdata

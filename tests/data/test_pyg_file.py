@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from vflbench.cards.data.graph.graph_files import Config
 from vflbench.data.graph import graph_files, pyg_file
-from vflbench.data.graph.graph_files import Config
 from vflbench.data.tasks import GraphTask
 from vflbench.types import ConfigError, DataError
 

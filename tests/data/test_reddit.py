@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from vflbench.cards.data.graph import reddit as reddit_card
 from vflbench.data.graph import reddit
 from vflbench.types import DataError
 
@@ -38,7 +39,7 @@ def made_reddit(tmp_path):
 
 
 def test_reads_the_npz_format(made_reddit):
-    task = reddit.load(reddit.Config(), "graph", 3, 0, made_reddit["root"])
+    task = reddit.load(reddit_card.Config(), "graph", 3, 0, made_reddit["root"])
     np.testing.assert_allclose(task.joined().features, made_reddit["features"], rtol=1e-6)
     np.testing.assert_array_equal(task.labels, made_reddit["labels"])
     a, b = made_reddit["ends"]
@@ -54,7 +55,7 @@ def test_reads_the_npz_format(made_reddit):
 
 
 def test_public_split_is_by_node_type(made_reddit):
-    splits = reddit.load(reddit.Config(split="public"), "graph", 3, 0, made_reddit["root"]).splits
+    splits = reddit.load(reddit_card.Config(split="public"), "graph", 3, 0, made_reddit["root"]).splits
     for name, kind in (("train", 1), ("val", 2), ("test", 3)):
         np.testing.assert_array_equal(splits[name], np.flatnonzero(made_reddit["types"] == kind))
 
@@ -72,7 +73,7 @@ def test_random_split_follows_the_paper():
 
 
 def test_small_sizes_leave_half_of_the_rest_for_each(made_reddit):
-    splits = reddit.load(reddit.Config(), "graph", 3, 0, made_reddit["root"]).splits
+    splits = reddit.load(reddit_card.Config(), "graph", 3, 0, made_reddit["root"]).splits
     assert len(splits["train"]) == 41 * 13  # int(0.66 * 820 / 41) = 13 of 20
     assert len(splits["val"]) == len(splits["test"]) == (820 - 41 * 13) // 2
 
@@ -90,7 +91,7 @@ def test_small_sizes_leave_half_of_the_rest_for_each(made_reddit):
 def test_malformed_content_is_named(made_reddit, change, message):
     made_reddit["write"](**change)
     with pytest.raises(DataError, match=message):
-        reddit.load(reddit.Config(), "graph", 3, 0, made_reddit["root"])
+        reddit.load(reddit_card.Config(), "graph", 3, 0, made_reddit["root"])
 
 
 @pytest.mark.parametrize("name", ["reddit_data.npz", "reddit_graph.npz"])
@@ -98,7 +99,7 @@ def test_a_truncated_file_is_named(made_reddit, name):
     path = made_reddit["folder"] / name
     path.write_bytes(path.read_bytes()[:-500])
     with pytest.raises(DataError, match=rf"reddit/{name}: cut short"):
-        reddit.load(reddit.Config(), "graph", 3, 0, made_reddit["root"])
+        reddit.load(reddit_card.Config(), "graph", 3, 0, made_reddit["root"])
 
 
 def test_a_matrix_that_points_outside_is_refused(made_reddit):
@@ -107,4 +108,4 @@ def test_a_matrix_that_points_outside_is_refused(made_reddit):
         format=b"coo", shape=(NODES, NODES), row=np.array([NODES]), col=np.array([0]), data=np.ones(1),
     )  # fmt: skip
     with pytest.raises(DataError, match=r"reddit_graph\.npz: .*not a valid sparse matrix"):
-        reddit.load(reddit.Config(), "graph", 3, 0, made_reddit["root"])
+        reddit.load(reddit_card.Config(), "graph", 3, 0, made_reddit["root"])

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import absent
+from vflbench.cards.data.divide import partition as partition_card
+from vflbench.cards.data.images import mnist as mnist_card
 from vflbench.config import convert
 from vflbench.data.divide import partition
 from vflbench.data.images import mnist
@@ -26,7 +28,7 @@ def rows(count: int, classes: int = 4) -> Shard:
 def deal(
     workers: int, count: int = 103, sharding: Any = "iid", alpha: float = 0.5, classes: int = 4, seed: int = 0
 ) -> ShardedTask:
-    held_out, how = {"val": rows(0), "test": rows(5)}, partition.Sharding(sharding, alpha)
+    held_out, how = {"val": rows(0), "test": rows(5)}, partition_card.Sharding(sharding, alpha)
     parts = rows(count), held_out, DataSource("real"), Metric("accuracy", "max")
     return partition.shard("toy", *parts, how, classes=classes, workers=workers, seed=seed)
 
@@ -67,7 +69,7 @@ def test_what_cannot_be_dealt_is_told() -> None:
         deal(20, sharding="dirichlet", alpha=0.001)
     with pytest.raises(ConfigError, match=r"dataset\.sharding=dirichlet: deals classes, and a regression has none"):
         deal(2, sharding="dirichlet", classes=0)
-    _, problems = convert(partition.Sharding, {"sharding": "dirchlet", "dirichlet_alpha": 0.0})
+    _, problems = convert(partition_card.Sharding, {"sharding": "dirchlet", "dirichlet_alpha": 0.0})
     assert [p.key for p in problems] == ["sharding", "dirichlet_alpha"]
 
 
@@ -115,21 +117,21 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_mnist_comes_from_plain_and_gzipped_files(small: Path) -> None:
-    task = mnist.load(mnist.Config(verify=False, validation=6), "sharded", 4, 0, small)
+    task = mnist.load(mnist_card.Config(verify=False, validation=6), "sharded", 4, 0, small)
     assert task.public.rows == (6, 6, 6, 6) and task.public.shape == (1, 28, 28)
     assert task.source.kind == "partial" and task.source.lacks.startswith("30 of 60,000 training images")
     assert [len(task.held_out[split].labels) for split in ("val", "test")] == [6, 10]
     grey = task.joined().features * mnist.DEVIATION + mnist.MEAN
     assert grey.dtype == np.float32 and -1e-5 < grey.min() < 0.01 and 0.99 < grey.max() < 1.00001
     with pytest.raises(DataError, match=r"train-images-idx3-ubyte\.gz: wrong checksum"):
-        mnist.load(mnist.Config(validation=6), "sharded", 4, 0, small)
+        mnist.load(mnist_card.Config(validation=6), "sharded", 4, 0, small)
 
 
 def test_a_damaged_mnist_names_its_file(small: Path) -> None:
     path = small / "mnist/MNIST/raw/t10k-labels-idx1-ubyte"
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(DataError, match="raw/t10k-labels-idx1-ubyte: cut short"):
-        mnist.load(mnist.Config(verify=False, validation=6), "sharded", 4, 0, small)
+        mnist.load(mnist_card.Config(verify=False, validation=6), "sharded", 4, 0, small)
 
 
 @pytest.mark.slow
@@ -148,7 +150,7 @@ def test_the_twin_has_mnists_sizes_and_never_changes() -> None:
 def test_real_mnist(shared_data: Path) -> None:
     if not (shared_data / "mnist").is_dir():
         absent("MNIST is not there")
-    task = mnist.load(mnist.Config(source="real"), "sharded", 5, 0, shared_data)
+    task = mnist.load(mnist_card.Config(source="real"), "sharded", 5, 0, shared_data)
     train = task.joined()
     assert np.bincount(np.concatenate([train.labels, task.held_out["val"].labels])).tolist() == [
         *(5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),

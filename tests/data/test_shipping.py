@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from vflbench.cards.data.relational import star_schema as star_schema_card
 from vflbench.data import shipping
 from vflbench.data.relational import star_schema
 from vflbench.data.shipping import Size
@@ -60,6 +61,6 @@ def test_what_is_empty_takes_nothing():
 
 
 def test_tables_take_the_same_whether_they_are_joined_before_or_not():
-    tasks = [star_schema.load(star_schema.Config(), layout, 1, 0, None) for layout in ("relational", "aligned")]
+    tasks = [star_schema.load(star_schema_card.Config(), layout, 1, 0, None) for layout in ("relational", "aligned")]
     apart, joined = (shipping.together(list(task.shipped().values())) for task in tasks)
     assert apart == joined and 0 < joined.bytes < shipping.rows(np.hstack(tasks[1].features)).bytes

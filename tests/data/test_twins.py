@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from vflbench.cards.data.graph import herigraph as herigraph_card
+from vflbench.cards.data.graph import planetoid as planetoid_card
+from vflbench.cards.data.graph import reddit as reddit_card
 from vflbench.data import twins
 from vflbench.data.divide import partition
 from vflbench.data.graph import herigraph, planetoid, reddit
@@ -67,14 +70,14 @@ def scores(task):
 
 
 def test_coras_twin_is_learnable_and_the_join_is_worth_it():
-    task = planetoid.load(planetoid.Config(source="synthetic"), "graph", 3, 0, None)
+    task = planetoid.load(planetoid_card.Config(source="synthetic"), "graph", 3, 0, None)
     alone, own_graph, features, graph = scores(task)
     assert 0.75 < graph < 0.90  # Cora itself: 0.82 by this model
     assert alone + 0.1 < features < graph - 0.1 and own_graph < graph - 0.04
 
 
 def test_reddits_twin_has_the_chosen_size():
-    task = reddit.load(reddit.Config(source="synthetic", nodes=3000, mean_degree=20), "graph", 3, 0, None)
+    task = reddit.load(reddit_card.Config(source="synthetic", nodes=3000, mean_degree=20), "graph", 3, 0, None)
     assert task.source.kind == "synthetic" and task.source.variant == "3000 nodes" and task.classes == 41
     assert (
         len(task.labels) == 3000
@@ -86,7 +89,7 @@ def test_reddits_twin_has_the_chosen_size():
 
 def test_herigraphs_twin_has_three_graphs_and_three_blocks(caplog):
     with caplog.at_level(logging.WARNING):
-        task = herigraph.load(herigraph.Config(name="venice"), "graph", 3, 0, None)
+        task = herigraph.load(herigraph_card.Config(name="venice"), "graph", 3, 0, None)
     assert task.source.kind == "synthetic" and "SYNTHETIC TWIN" in caplog.text
     assert [block.shape for block in task.features] == [(2951, 512), (2951, 365), (2951, 102)]
     assert [edges.shape[1] // 2 for edges in task.edges] == [249120, 242576, 221414]

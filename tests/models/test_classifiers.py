@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vflbench.cards.models.classifiers import Config
 from vflbench.data.tasks import ShardedPublic
 from vflbench.models import classifiers
-from vflbench.models.classifiers import Config
 from vflbench.types import ConfigError
 
 CASES = [("mlp3", 4), ("cnn3", 4), ("logistic", 3), ("logistic", 0)]

@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from vflbench.algorithms.graph.shared import GraphLearner, Keys, make_optimizer, update
+from vflbench.algorithms.graph.shared import GraphLearner, make_optimizer, update
+from vflbench.cards.algorithms.graph.shared import Keys
+from vflbench.cards.models import gnn as gnn_card
+from vflbench.cards.models.gnn import Config
 from vflbench.config import convert
 from vflbench.data.graph.sampling import Graph, full_block
 from vflbench.models import gnn
-from vflbench.models.gnn import Config, Features, adjacency, build, check_width, dropout
+from vflbench.models.gnn import Features, adjacency, build, check_width, dropout
 
 NODES, WIDTH, CLASSES = 30, 12, 4
 
@@ -116,7 +119,7 @@ def test_residual_gcn_by_hand() -> None:
             h = got
 
 
-@pytest.mark.parametrize("name", gnn.MODEL_NAMES)
+@pytest.mark.parametrize("name", gnn_card.MODEL_NAMES)
 def test_bags_equal_dense_rows_also_backward(name: str) -> None:
     rng = np.random.default_rng(3)
     matrix = ((rng.random((NODES, WIDTH)) < 0.15) * rng.random((NODES, WIDTH))).astype(np.float32)
@@ -141,7 +144,7 @@ def test_bags_equal_dense_rows_also_backward(name: str) -> None:
     torch.testing.assert_close(model.start(empty), model.start(wanted[1:2]))
 
 
-@pytest.mark.parametrize("name", gnn.MODEL_NAMES)
+@pytest.mark.parametrize("name", gnn_card.MODEL_NAMES)
 def test_gradients_by_finite_differences(name: str) -> None:
     model, x = make(name, ends=(0, 1), hidden=8, heads=2), rows(NODES, WIDTH)
     blocks = [block(model.self_weight)] * 2
@@ -167,7 +170,7 @@ def test_gradients_by_finite_differences(name: str) -> None:
             assert float(grad[i]) == pytest.approx(float(above - below) / (2 * step), rel=1e-4, abs=1e-7)
 
 
-@pytest.mark.parametrize("name", gnn.MODEL_NAMES)
+@pytest.mark.parametrize("name", gnn_card.MODEL_NAMES)
 def test_sampled_rows_are_those_of_the_whole_graph(name: str) -> None:
     """With all neighbours, a batch's representations do not depend on what else is computed (batch statistics
     aside)."""
@@ -187,7 +190,7 @@ def test_sampled_rows_are_those_of_the_whole_graph(name: str) -> None:
     torch.testing.assert_close(h, H[batch])
 
 
-@pytest.mark.parametrize("name", gnn.MODEL_NAMES)
+@pytest.mark.parametrize("name", gnn_card.MODEL_NAMES)
 def test_shares_have_their_width_and_layers_take_the_full_one(name: str) -> None:
     model = make(name, layers=3, ends=(0, 2), columns=(8, 16), heads=2)
     assert model.widths == [8, 16, 8]
@@ -228,7 +231,7 @@ def test_dropout_moments_and_streams() -> None:
     assert (torch.corrcoef(lanes.T) - torch.eye(4)).abs().max() < 0.02
 
 
-@pytest.mark.parametrize("name", gnn.MODEL_NAMES)
+@pytest.mark.parametrize("name", gnn_card.MODEL_NAMES)
 def test_no_global_generator(name: str) -> None:
     before = torch.get_rng_state()
     model = make(name)
@@ -245,7 +248,7 @@ def test_no_global_generator(name: str) -> None:
 
 def test_every_network_learns_the_labels_of_a_small_graph() -> None:
     labels = torch.arange(NODES) % CLASSES
-    for name in gnn.MODEL_NAMES:
+    for name in gnn_card.MODEL_NAMES:
         model, x = make(name, hidden=32), rows(NODES, WIDTH)
         optimizer = make_optimizer(Keys(lr=0.02, weight_decay=0.0), model)
         for _ in range(150):

@@ -4,8 +4,12 @@ import torch
 import torch.nn.functional as F
 from torch.func import functional_call, grad, stack_module_state, vmap
 
+from vflbench.cards.data.shapes import modelnet as modelnet_card
+from vflbench.cards.models import mvcnn as mvcnn_card
+from vflbench.cards.models import resnet as resnet_card
+from vflbench.cards.models import resnet_bn as resnet_bn_card
 from vflbench.config import convert
-from vflbench.models import image, mvcnn, resnet, resnet_bn
+from vflbench.models import image, mvcnn, resnet
 from vflbench.models.vertical import Aggregation, fusion
 
 
@@ -18,10 +22,10 @@ def parameters(network: torch.nn.Module) -> int:
 
 
 CONFIGS = [
-    mvcnn.Config(),
-    mvcnn.Config(norm="none", channels=[4, 6]),
-    resnet.Config(width=8),
-    resnet.Config(width=8, stem="large", norm="none", embedding=5),
+    mvcnn_card.Config(),
+    mvcnn_card.Config(norm="none", channels=[4, 6]),
+    resnet_card.Config(width=8),
+    resnet_card.Config(width=8, stem="large", norm="none", embedding=5),
 ]
 IDS = ["mvcnn", "mvcnn-plain", "resnet", "resnet-large"]
 
@@ -63,11 +67,11 @@ def test_a_sample_does_not_see_the_others_of_its_batch(config):
 
 def test_batch_normalisation_is_of_the_batch_in_training_and_of_all_batches_in_evaluation():
     """And starts as torch's does, whatever memory held."""
-    network = image.make_client(resnet_bn.Config(width=8, dtype="float64"), 1, generator())
+    network = image.make_client(resnet_bn_card.Config(width=8, dtype="float64"), 1, generator())
     layer = next(module for module in network if isinstance(module, torch.nn.BatchNorm2d))
     fresh = torch.nn.BatchNorm2d(8).double()
     assert all(torch.equal(layer.state_dict()[name], value) for name, value in fresh.state_dict().items())
-    assert parameters(network) == parameters(image.make_client(resnet.Config(width=8), 1, generator()))
+    assert parameters(network) == parameters(image.make_client(resnet_card.Config(width=8), 1, generator()))
     x = torch.randint(0, 256, (5, 1, 16, 16), generator=generator())
     inside = network[1](x.double() / 255)
     together = network(x)
@@ -78,7 +82,7 @@ def test_batch_normalisation_is_of_the_batch_in_training_and_of_all_batches_in_e
 
 
 def test_bytes_and_numbers_of_the_same_size_are_the_same():
-    network = image.make_client(mvcnn.Config(), 1, generator())
+    network = image.make_client(mvcnn_card.Config(), 1, generator())
     x = torch.randint(0, 256, (2, 1, 32, 32), dtype=torch.uint8, generator=generator())
     assert torch.equal(network(x), network(x.float()))
     dark = image.Scaled(torch.float32)(torch.tensor([0, 51, 255], dtype=torch.uint8))
@@ -90,14 +94,14 @@ def test_parameters_by_hand():
     # layer.
     convolutions = (9 + 1) * 16 + (9 * 16 + 1) * 32 + (9 * 32 + 1) * 64
     assert (
-        parameters(image.make_client(mvcnn.Config(), 1, generator()))
+        parameters(image.make_client(mvcnn_card.Config(), 1, generator()))
         == convolutions + 2 * (16 + 32 + 64) + (1024 + 1) * 16
     )
     # The ResNet18 of the literature, for 1,000 classes of colour images, has 11,689,512.
-    full = resnet.Config(width=64, stem="large", embedding=1000)
+    full = resnet_card.Config(width=64, stem="large", embedding=1000)
     assert parameters(image.make_client(full, 3, generator())) == 11_689_512
     # MTCD's, section 7: channels 32, 64, 128, 256, and a stem of 3 x 3.
-    reduced = image.make_client(resnet.Config(), 3, generator())
+    reduced = image.make_client(resnet_card.Config(), 3, generator())
     widths = [block.second.out_channels for block in reduced if isinstance(block, resnet.Block)]
     assert widths == [32, 32, 64, 64, 128, 128, 256, 256]
     assert reduced[1].weight.shape == (32, 3, 3, 3) and reduced[1].stride == (1, 1)
@@ -105,7 +109,7 @@ def test_parameters_by_hand():
 
 
 def test_weights_have_the_spread_that_they_should():
-    network = image.make_client(resnet.Config(), 3, generator())
+    network = image.make_client(resnet_card.Config(), 3, generator())
     block = next(module for module in network if isinstance(module, resnet.Block))
     assert block.first.weight.std().item() == pytest.approx((2 / (32 * 9)) ** 0.5, rel=0.05)
     last = network[-1]
@@ -117,7 +121,7 @@ def test_weights_have_the_spread_that_they_should():
 def test_fusion_by_hand():
     h = [torch.randn(2, 3, generator=generator(k)) for k in range(4)]
     total, concat = (
-        fusion(mvcnn.Config(embedding=3), Aggregation(how, 4), 5, generator(9)) for how in ("sum", "concat")
+        fusion(mvcnn_card.Config(embedding=3), Aggregation(how, 4), 5, generator(9)) for how in ("sum", "concat")
     )
     torch.testing.assert_close(total(sum(h)), total.linear(sum(h) / 4))
     weight, bias = concat.linear.weight, concat.linear.bias
@@ -143,13 +147,13 @@ def test_clients_in_one_call_equal_the_loop(config):
 
 
 def test_wrong_values_are_problems():
-    assert not image.check(mvcnn.Config()) and not resnet.check(resnet.Config())
-    assert [problem.key for problem in convert(mvcnn.Config, {"embedding": 0})[1]] == ["embedding"]
-    (wrong,) = mvcnn.check(mvcnn.Config(channels=[16, 12]))
+    assert not image.check(mvcnn_card.Config()) and not resnet.check(resnet_card.Config())
+    assert [problem.key for problem in convert(mvcnn_card.Config, {"embedding": 0})[1]] == ["embedding"]
+    (wrong,) = mvcnn.check(mvcnn_card.Config(channels=[16, 12]))
     assert wrong.key == "model.channels" and "multiples of 8" in str(wrong)
-    assert [problem.key for problem in mvcnn.check(mvcnn.Config(channels=[]))] == ["model.channels"]
-    assert [problem.key for problem in resnet.check(resnet.Config(width=0))] == ["model.width"]
-    assert not mvcnn.check(mvcnn.Config(channels=[3, 5], norm="none"))
+    assert [problem.key for problem in mvcnn.check(mvcnn_card.Config(channels=[]))] == ["model.channels"]
+    assert [problem.key for problem in resnet.check(resnet_card.Config(width=0))] == ["model.width"]
+    assert not mvcnn.check(mvcnn_card.Config(channels=[3, 5], norm="none"))
 
 
 def test_an_unknown_layer_is_not_left_unfilled():
@@ -161,11 +165,11 @@ def test_an_unknown_layer_is_not_left_unfilled():
 def test_twelve_small_networks_learn_the_twin():
     from vflbench.data.shapes import modelnet
 
-    task = modelnet.load(modelnet.Config(source="synthetic", size=32, validation=0.0), "aligned", 12, 0, None)
+    task = modelnet.load(modelnet_card.Config(source="synthetic", size=32, validation=0.0), "aligned", 12, 0, None)
     x, new = (
         [torch.from_numpy(block) for block in blocks] for blocks in (task.features, task.held_out_features["test"])
     )
-    y, config, rng = torch.from_numpy(task.labels), mvcnn.Config(), generator()
+    y, config, rng = torch.from_numpy(task.labels), mvcnn_card.Config(), generator()
     clients = [image.make_client(config, 1, rng) for _ in range(12)]
     top = fusion(config, Aggregation("sum", 12), 10, rng)
     optimizer = torch.optim.SGD([p for network in (*clients, top) for p in network.parameters()], lr=0.1)

@@ -21,10 +21,11 @@ import vflbench
 from tests.algorithms.small_graphs import assert_same, config, differ, run, task
 from vflbench.algorithms.graph import centralized_gnn, glasu, glasu_exact, simulated_centralized, standalone_gnn
 from vflbench.algorithms.graph.joint import Aggregation
+from vflbench.cards.models.pyg import Config
 from vflbench.data.graph.sampling import Graph, full_block, sample_blocks
 from vflbench.data.tasks import GraphTask
 from vflbench.models import gnn, pyg
-from vflbench.models.pyg import Config, build, check, check_width
+from vflbench.models.pyg import build, check, check_width
 from vflbench.types import ConfigError
 
 NODES, WIDTH, CLASSES, HIDDEN = 30, 12, 4, 16

@@ -13,8 +13,9 @@ import torch
 import torch.nn.functional as F
 
 from vflbench.algorithms.split.shared import average
+from vflbench.cards.models.split_learning import Config
 from vflbench.config import convert
-from vflbench.models.split_learning import Active, Config, Passive, check
+from vflbench.models.split_learning import Active, Passive, check
 from vflbench.models.vertical import Deep, Top
 from vflbench.seeding import batches
 

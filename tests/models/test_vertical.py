@@ -15,7 +15,9 @@ import vflbench
 from tests.algorithms.small_columns import classes, config
 from vflbench.algorithms.tokens import svfl
 from vflbench.algorithms.tokens.shared import make_server
-from vflbench.models import mvcnn, split_learning, vertical
+from vflbench.cards.models import mvcnn as mvcnn_card
+from vflbench.cards.models import split_learning as split_learning_card
+from vflbench.models import vertical
 from vflbench.models.split_network import SplitClient
 from vflbench.results.reader import Run
 from vflbench.types import ConfigError
@@ -78,7 +80,7 @@ def test_split_learning_and_tokens_train_the_same_embeddings(tmp_path: Path) -> 
 def test_tokens_train_deep_networks(name: str, kind: str) -> None:
     """One visit is a step of autograd on the joint network."""
     task = classes()
-    model = split_learning.Config(name, depth=4, width=5, embedding=3, top_width=4, dtype="float64")
+    model = split_learning_card.Config(name, depth=4, width=5, embedding=3, top_width=4, dtype="float64")
     cfg = replace(config(svfl, task, aggregation=kind), model=model)
     blocks = [SplitClient(k, task.part(k, True), task.public, cfg, model, "cpu") for k in range(task.parties)]
     server = make_server(task.joined(), task.public, cfg, model, "cpu")
@@ -94,7 +96,7 @@ def test_tokens_train_deep_networks(name: str, kind: str) -> None:
 
 
 def test_a_module_is_a_function_of_its_parameters() -> None:
-    config = mvcnn.Config(channels=[8], embedding=3, dtype="float64")
+    config = mvcnn_card.Config(channels=[8], embedding=3, dtype="float64")
     network, x = vertical.bottom(config, (1, 8, 8), 0, False), torch.arange(128, dtype=torch.uint8).view(2, 1, 8, 8)
     theta, module = (make(torch.Generator().manual_seed(1)) for make in (network.initial, network.make))  # type: ignore[attr-defined]
     assert torch.equal(network(theta, x), module(x)) and not torch.equal(network(2 * theta, x), module(x))
@@ -103,7 +105,7 @@ def test_a_module_is_a_function_of_its_parameters() -> None:
 
 
 def test_how_many_rows_a_party_may_keep() -> None:
-    network = vertical.Deep(split_learning.Config(depth=3, width=8, embedding=2), 5, 2, "mlp10")
+    network = vertical.Deep(split_learning_card.Config(depth=3, width=8, embedding=2), 5, 2, "mlp10")
     theta = network.initial(torch.Generator().manual_seed(0)).requires_grad_()
     x = torch.zeros(4, 5)
     a_row = 4 * (5 + 2 * 8)  # its five columns, which the batch's copy holds, and two hidden layers

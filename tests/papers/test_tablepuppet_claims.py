@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import vflbench
+from vflbench.cards.data.relational import movielens as movielens_card
 from vflbench.data.relational import movielens
 from vflbench.data.tasks import AlignedTask
 
@@ -59,7 +60,7 @@ class Reference:
     mean: float
 
 
-def least_squares(config: movielens.Config, data: Path | None, seed: int = 0) -> dict[str, Reference]:
+def least_squares(config: movielens_card.Config, data: Path | None, seed: int = 0) -> dict[str, Reference]:
     """Split -> reference."""
     task = movielens.load(config, "aligned", 1, seed, data)
     assert isinstance(task, AlignedTask)
@@ -117,7 +118,7 @@ def test_time_per_epoch(dataset: str, algorithm: str, tmp_path: Path) -> None:
 def test_time_to_least_squares_at_full_size(tmp_path: Path) -> None:
     """MovieLens-1M's twin between the United States and the United Kingdom, by the rule of the paper's figures (4.3 and
     over 10 there)."""
-    target = least_squares(movielens.Config(source="synthetic"), None)["val"].optimum + 0.003
+    target = least_squares(movielens_card.Config(source="synthetic"), None)["val"].optimum + 0.003
     seconds = {}
     for algorithm, epochs in (("rfl_admm_v", 3), ("vfl_admm", 3), ("rfl_sgd_v", 1)):
         words = [
@@ -143,7 +144,7 @@ def test_time_to_least_squares_at_full_size(tmp_path: Path) -> None:
 @pytest.mark.realdata
 @pytest.mark.parametrize("variant", ["1m_sample", "100k"])
 def test_every_method_reaches_least_squares_on_the_join(variant: str, shared_data: Path, tmp_path: Path) -> None:
-    best = least_squares(movielens.Config(variant=variant, source="real"), shared_data)
+    best = least_squares(movielens_card.Config(variant=variant, source="real"), shared_data)
     ratings = real(shared_data, f"dataset.variant={variant}")
     curves = {}
     for algorithm in (
@@ -168,7 +169,7 @@ def test_every_method_reaches_least_squares_on_the_join(variant: str, shared_dat
 @pytest.mark.realdata
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_sums_sent_once_are_least_squares_on_every_split(seed: int, shared_data: Path, tmp_path: Path) -> None:
-    best = least_squares(movielens.Config(variant="1m_sample", source="real"), shared_data, seed)
+    best = least_squares(movielens_card.Config(variant="1m_sample", source="real"), shared_data, seed)
     run = vflbench.run(["algorithm=gram_once", *real(shared_data), f"seed={seed}", f"hydra.run.dir={tmp_path / 'run'}"])
     for split, reference in best.items():
         assert abs(run.curve[f"{split}_rmse"].iloc[-1] - reference.optimum) < 0.0003, split

@@ -248,7 +248,7 @@ def test_it_is_refused_where_nothing_noises_rows_that_are_served(words: list[str
 
 def test_who_learns_what_says_what_covers_rows_that_are_served() -> None:
     def served(algorithm: str, **privacy: Any) -> list[tuple[str, str | None, bool, str]]:
-        keys = {**vars(registry.option_config("algorithm", algorithm, whole=False)()), "protection": "none"}
+        keys = {**vars(registry.option_config("algorithm", algorithm)()), "protection": "none"}
         entries = exposure.table(algorithm, keys, privacy)["entries"]
         shown = [one for one in entries if one["phase"] == "evaluation" and one["tags"] != ["partial"]]
         return [(one["form"], one["covered_by"], one["exact"], one["note"]) for one in shown]

@@ -13,6 +13,7 @@ import torch
 from scipy import integrate, stats
 
 from tests.options import check_keys, make_mechanism, privacy_config
+from vflbench.cards.models import partial as partial_card
 from vflbench.models import partial
 from vflbench.privacy import accountant, dp_sgd, label_dp, mechanisms, tablepuppet, tables
 from vflbench.privacy.gradients import NoisyGradients, poisson
@@ -123,7 +124,7 @@ MODELS = [
 
 def made(how: dict[str, Any], rows: int = 7, outputs: int = 3) -> tuple[partial.Partial, torch.Tensor, torch.Tensor]:
     model = partial.Partial(
-        partial.Config(**{"dtype": "float64", **how}), 5, outputs, True, np.random.default_rng(0), "cpu"
+        partial_card.Config(**{"dtype": "float64", **how}), 5, outputs, True, np.random.default_rng(0), "cpu"
     )
     generator = torch.Generator().manual_seed(0)
     model.theta.copy_(torch.randn(model.theta.shape, generator=generator, dtype=torch.float64))

@@ -16,6 +16,7 @@ import pytest
 
 import vflbench
 from vflbench import config
+from vflbench.cards.data.tabular import tabular_files as tabular_files_card
 from vflbench.data.tabular import extremes, tabular_files
 from vflbench.types import ConfigError, DataError, VflbenchError
 
@@ -45,7 +46,7 @@ def task_of(overrides: list[str]) -> Any:
     """What `dataset=tabular_files` loads for a run with these overrides."""
     with config.session() as hydra:
         values = config.plain(config.compose(hydra, ["algorithm=vfl", *overrides]))["dataset"]
-    made, problems = config.convert(tabular_files.Config, values)
+    made, problems = config.convert(tabular_files_card.Config, values)
     assert made is not None and not problems
     return tabular_files.load(made, "aligned", len(made.files), 0, None)
 

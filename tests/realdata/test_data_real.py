@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vflbench.cards.data.graph import herigraph as herigraph_card
+from vflbench.cards.data.graph import planetoid as planetoid_card
 from vflbench.data import sources
 from vflbench.data.graph import herigraph, planetoid
 from vflbench.types import DataError
@@ -36,7 +38,7 @@ def needs(root: Path, option: str, found: str) -> None:
 
 def test_cora_is_cora(root):
     needs(root, "cora", "real")
-    task = planetoid.load(planetoid.Config(split="public"), "graph", 3, 0, root)
+    task = planetoid.load(planetoid_card.Config(split="public"), "graph", 3, 0, root)
     joined = task.joined()
     assert task.source.kind == "real" and len(task.source.files) == 8
     assert joined.features.shape == (2708, 1433) and task.classes == 7
@@ -51,7 +53,7 @@ def test_cora_is_cora(root):
 
 def test_coras_random_split_is_the_papers(root):
     needs(root, "cora", "real")
-    task = planetoid.load(planetoid.Config(), "graph", 3, 0, root)
+    task = planetoid.load(planetoid_card.Config(), "graph", 3, 0, root)
     assert np.bincount(task.labels[task.splits["train"]]).tolist() == [60] * 7
     assert [len(task.splits[name]) for name in ("val", "test")] == [500, 1000]
     assert [block.shape[1] for block in task.features] == [478, 478, 477]
@@ -62,7 +64,7 @@ def test_coras_random_split_is_the_papers(root):
 def test_coras_nodes_are_in_the_standard_order(root):
     """Test rows stand where test.index puts them, everything else in the order of allx."""
     needs(root, "cora", "real")
-    task = planetoid.load(planetoid.Config(split="public"), "graph", 1, 0, root)
+    task = planetoid.load(planetoid_card.Config(split="public"), "graph", 1, 0, root)
     degrees = np.bincount(task.all_edges[0], minlength=2708)
     assert degrees.max() == 168 and degrees.argmax() == 1358 and degrees.min() == 1
     assert task.labels[:10].tolist() == [3, 4, 4, 0, 3, 2, 0, 3, 3, 2]
@@ -71,7 +73,7 @@ def test_coras_nodes_are_in_the_standard_order(root):
 def test_pubmeds_partial_files_are_an_error_that_names_the_missing_one(root):
     needs(root, "pubmed", "missing")
     with pytest.raises(DataError) as error:
-        planetoid.load(planetoid.Config(name="pubmed"), "graph", 3, 0, root)
+        planetoid.load(planetoid_card.Config(name="pubmed"), "graph", 3, 0, root)
     assert "missing planetoid/PubMed/raw/ind.pubmed.allx." in str(error.value) and "dataset.source=synthetic" in str(
         error.value
     )
@@ -79,7 +81,7 @@ def test_pubmeds_partial_files_are_an_error_that_names_the_missing_one(root):
 
 def test_venice_is_partial(root, caplog):
     needs(root, "venice", "partial")
-    task = herigraph.load(herigraph.Config(name="venice"), "graph", 3, 0, root)
+    task = herigraph.load(herigraph_card.Config(name="venice"), "graph", 3, 0, root)
     assert task.source.kind == "partial" and "MADE UP" in task.source.note and "PARTIAL DATA" in caplog.text
     # without self-loops
     assert [edges.shape[1] for edges in task.edges] == [501191 - 2951, 488103 - 2951, 445779 - 2951]
@@ -87,11 +89,11 @@ def test_venice_is_partial(root, caplog):
     assert [block.shape for block in task.features] == [(2951, 512), (2951, 365), (2951, 102)]
     assert np.bincount(task.labels[task.labels >= 0]).tolist() == [196, 392, 28, 65, 177, 274, 188, 8, 28]
     with pytest.raises(DataError, match=r"Visual_Features\.csv"):
-        herigraph.load(herigraph.Config(name="venice", source="real"), "graph", 3, 0, root)
+        herigraph.load(herigraph_card.Config(name="venice", source="real"), "graph", 3, 0, root)
 
 
 @pytest.mark.parametrize("city", ["suzhou", "amsterdam"])
 def test_cities_without_graphs_are_an_error_that_names_them(root, city):
     needs(root, city, "missing")
     with pytest.raises(DataError, match=rf"{city.capitalize()}/Edge_List\.csv.*dataset\.source=synthetic"):
-        herigraph.load(herigraph.Config(name=city), "graph", 3, 0, root)
+        herigraph.load(herigraph_card.Config(name=city), "graph", 3, 0, root)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import absent
+from vflbench.cards.data.images import cifar10 as cifar10_card
+from vflbench.cards.data.shapes import modelnet as modelnet_card
 from vflbench.data import sources
 from vflbench.data.images import cifar10
 from vflbench.data.shapes import modelnet, views
@@ -31,7 +33,7 @@ def root(shared_data, monkeypatch, tmp_path) -> Path:
 def test_modelnet10s_voxels(root, caplog):
     if not (root / "modelnet10_voxels").is_dir():
         absent("no ModelNet10 voxels here")
-    config = modelnet.Config(variant="voxels", size=16, validation=0.0)
+    config = modelnet_card.Config(variant="voxels", size=16, validation=0.0)
     task = modelnet.load(config, "aligned", 12, 0, root)
     # The official counts, less 27 empty training grids and 7 empty test grids.
     assert np.bincount(task.labels).tolist() == [94, 514, 889, 200, 200, 465, 200, 680, 379, 343]
@@ -59,20 +61,20 @@ def test_modelnet10s_meshes(root):
         assert ((pictures > 0).mean(axis=(1, 2)) > 0.1).all()
     assert counts == [3514, 700, 14963, 2842, 18472] and faces[0] == 3546
     with pytest.raises(DataError, match="incomplete ModelNet10: 5 of 4,899 objects"):
-        modelnet.load(modelnet.Config(variant="meshes"), "aligned", 12, 0, root)
+        modelnet.load(modelnet_card.Config(variant="meshes"), "aligned", 12, 0, root)
 
 
 def test_cifar10s_sample(root):
     if not (root / "cifar10-sample1000").is_dir():
         absent("no CIFAR-10 sample here")
-    task = cifar10.load(cifar10.Config(variant="sample1000"), "aligned", 4, 0, root)
+    task = cifar10.load(cifar10_card.Config(variant="sample1000"), "aligned", 4, 0, root)
     assert len(task.labels) + len(task.truth("val")) == 800 and len(task.truth("test")) == 200
     assert np.bincount(task.truth("test")).tolist() == [20] * 10 and np.bincount(task.labels).tolist() == [72] * 10
     assert (task.source.kind, task.source.variant) == ("partial", "sample1000")
     # Skies and seas: airplanes and ships are bluest above.
     blue = task.features[0][:, 2].mean(axis=(1, 2)) - task.features[0][:, 0].mean(axis=(1, 2))
     assert blue[np.isin(task.labels, (0, 8))].mean() > blue[np.isin(task.labels, (4, 6))].mean()
-    shards = cifar10.load(cifar10.Config(variant="sample1000"), "sharded", 5, 0, root)
+    shards = cifar10.load(cifar10_card.Config(variant="sample1000"), "sharded", 5, 0, root)
     assert shards.public.rows == (144,) * 5 and shards.public.shape == (3, 32, 32)
     pixels = shards.joined().features
     # by published numbers

@@ -9,6 +9,12 @@ import pandas as pd
 import pytest
 
 from tests.conftest import absent
+from tests.options import card_of
+from vflbench.cards.data.tabular import bank as bank_card
+from vflbench.cards.data.tabular import blog as blog_card
+from vflbench.cards.data.tabular import criteo as criteo_card
+from vflbench.cards.data.tabular import energy as energy_card
+from vflbench.cards.data.tabular import tabular_files as tabular_files_card
 from vflbench.data.divide.splits import split_rows
 from vflbench.data.readers import csv_files
 from vflbench.data.tabular import bank, blog, convex, criteo, energy, sets, tabular_files
@@ -45,7 +51,7 @@ def test_energy(root):
     )
     np.testing.assert_allclose(made.values, frame.drop(columns=["date", "Appliances"]).astype(float), rtol=1e-12)
     np.testing.assert_array_equal(made.labels, frame["Appliances"].astype(float))
-    task = energy.load(energy.Config(), "aligned", 2, 0, root)
+    task = energy.load(energy_card.Config(), "aligned", 2, 0, root)
     assert task.source.kind == "real" and [len(task.labels), len(task.truth("val")), len(task.truth("test"))] == [
         11841,
         1974,
@@ -57,7 +63,7 @@ def test_energy(root):
 
 def test_the_minimum_of_energys_ridge_form(root):
     needs(root, "appliances_energy/energydata_complete.csv.gz")
-    task = energy.load(energy.Config(problem="ridge"), "aligned", 27, 0, root)
+    task = energy.load(energy_card.Config(problem="ridge"), "aligned", 27, 0, root)
     features = np.concatenate(task.features, axis=1)
     theta = convex.minimiser(task.objective, features, task.labels)
     gradient = features.T @ (features @ theta - task.labels) + 0.1 * theta
@@ -70,7 +76,7 @@ def test_the_minimum_of_energys_ridge_form(root):
 )
 def test_bank(root, variant, rows, columns, yes):
     needs(root, bank.EDITIONS[variant].archive.path)
-    task = bank.load(bank.Config(variant=variant), "aligned", columns, 0, root)
+    task = bank.load(bank_card.Config(variant=variant), "aligned", columns, 0, root)
     features, labels = everything(task)
     assert task.source.variant == variant and task.parties == columns and len(features) == rows and labels.sum() == yes
     numbers = [i for i, name in enumerate(bank.EDITIONS[variant].columns) if name not in bank.EDITIONS[variant].levels]
@@ -81,7 +87,7 @@ def test_bank(root, variant, rows, columns, yes):
 @pytest.mark.slow
 def test_the_minimum_of_banks_sparse_form(root):
     needs(root, bank.EDITIONS["full"].archive.path)
-    task = bank.load(bank.Config(variant="full", problem="sparse_logistic"), "aligned", 16, 0, root)
+    task = bank.load(bank_card.Config(variant="full", problem="sparse_logistic"), "aligned", 16, 0, root)
     features, signs = np.concatenate(task.features, axis=1), 2 * task.labels - 1
     theta = convex.minimiser(task.objective, features, task.labels)
     gradient = -(features.T @ (signs / (1 + np.exp(signs * (features @ theta))))) / len(signs)
@@ -92,7 +98,7 @@ def test_the_minimum_of_banks_sparse_form(root):
 @pytest.mark.slow
 def test_blog(root):
     needs(root, "blogfeedback/BlogFeedback.zip")
-    task = blog.load(blog.Config(), "aligned", 10, 0, root)
+    task = blog.load(blog_card.Config(), "aligned", 10, 0, root)
     features, labels = everything(task)
     assert features.shape == (60021, 280) and [block.shape[1] for block in task.features] == [28] * 10
     assert labels.max() == 1424 and (labels == 0).mean() == pytest.approx(0.64, abs=0.02)
@@ -105,7 +111,7 @@ def test_criteo(root, monkeypatch):
     frame = pd.read_csv(
         root / "criteo_sample/train.txt", sep="\t", header=None, dtype=dict.fromkeys(range(14, 40), str)
     )
-    task = criteo.load(criteo.Config(variant="sample"), "aligned", 2, 0, root)
+    task = criteo.load(criteo_card.Config(variant="sample"), "aligned", 2, 0, root)
     assert (task.source.kind, task.source.variant) == ("partial", "sample") and "not the benchmark" in task.source.note
     assert [block.shape[1] for block in task.features] == [13 + 128, 128]
     splits = split_rows(8000, 0.1, 0.3, 0)
@@ -120,11 +126,11 @@ def test_criteo(root, monkeypatch):
     assert (rows[:, 13:141].sum(axis=1) == 7).all() and (rows[:, 141:].sum(axis=1) == 19).all()  # C1 to C7; C8 to C26
     rare = frame[14].map(frame[14].value_counts())[order].to_numpy()
     tokens = pd.Series(frame[14][order].to_numpy())
-    alone = criteo.load(criteo.Config(variant="sample", columns=[13, 1, 25], hashed=4096), "aligned", 3, 0, root)
+    alone = criteo.load(criteo_card.Config(variant="sample", columns=[13, 1, 25], hashed=4096), "aligned", 3, 0, root)
     first = np.concatenate([alone.features[1], *(blocks[1] for blocks in alone.held_out_features.values())])
     assert tokens.groupby(first.argmax(axis=1)).nunique().max() <= 3 and first[rare > 1].sum() == (rare > 1).sum()
     monkeypatch.setattr(csv_files, "BLOCK", 100_000)
-    again = criteo.load(criteo.Config(variant="sample", samples=7999), "aligned", 2, 0, root)
+    again = criteo.load(criteo_card.Config(variant="sample", samples=7999), "aligned", 2, 0, root)
     assert again.public.samples == 4799 and sum(map(len, [again.labels, *again.held_out_labels.values()])) == 7999
 
 
@@ -137,8 +143,8 @@ def test_criteo(root, monkeypatch):
 def test_two_and_ten_parties_have_all_columns_between_them(root, module, columns, parties):
     needs(root, {energy: "appliances_energy", blog: "blogfeedback", bank: "bank_marketing/bank-additional.zip"}[module])
     given = [1] * (parties - 1) + [columns - parties + 1]
-    alone = module.load(module.Config(), "aligned", 1, 0, root)
-    for config in (module.Config(), module.Config(columns=given)):
+    alone = module.load(card_of(module).Config(), "aligned", 1, 0, root)
+    for config in (card_of(module).Config(), card_of(module).Config(columns=given)):
         task = module.load(config, "aligned", parties, 0, root)
         assert task.parties == parties and task.source.kind == "real"
         np.testing.assert_array_equal(np.concatenate(task.features, axis=1), alone.features[0])
@@ -155,9 +161,9 @@ def test_the_users_own_file(root, tmp_path):
     text = sets.member((root / edition.archive.path).read_bytes(), "bank", edition.member)
     pd.read_csv(io.BytesIO(text), sep=";").to_csv(tmp_path / "calls.csv", index=False)
     mine = tabular_files.load(
-        tabular_files.Config(files=["calls.csv"], label="y", stratify="none"), "aligned", 2, 0, tmp_path
+        tabular_files_card.Config(files=["calls.csv"], label="y", stratify="none"), "aligned", 2, 0, tmp_path
     )
-    theirs = bank.load(bank.Config(variant="full"), "aligned", 2, 0, root)
+    theirs = bank.load(bank_card.Config(variant="full"), "aligned", 2, 0, root)
     np.testing.assert_array_equal(mine.labels, theirs.labels)
     assert mine.metric == theirs.metric and [block.shape for block in mine.features] == [
         block.shape for block in theirs.features

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 import vflbench
+from tests.options import card_of
 from vflbench import registry
 from vflbench.results.experiment import SEMANTICS
 
@@ -47,7 +48,7 @@ def of_task(name: str, folder: Path) -> str:
     dataset, layout, keys = TASKS[name]
     keys = {**keys, "files": [own_table(folder)]} if dataset == "tabular_files" else keys
     module = registry.load_dataset(dataset)
-    task = module.load(module.Config(**keys), layout, 3 if layout == "sharded" else 2, 3, None)
+    task = module.load(card_of(module).Config(**keys), layout, 3 if layout == "sharded" else 2, 3, None)
     content = hashlib.sha256()
     for part in _arrays(task):
         order = np.argsort(np.argsort(part.reshape(len(part), -1)[:, 0], kind="stable"), kind="stable")

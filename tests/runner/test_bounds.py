@@ -7,6 +7,11 @@ import numpy as np
 import pytest
 
 import vflbench
+from vflbench.cards.data.graph import digits_graph as digits_graph_card
+from vflbench.cards.data.relational import star_schema as star_schema_card
+from vflbench.cards.data.tabular import breast_cancer as breast_cancer_card
+from vflbench.cards.data.tabular import digits as digits_card
+from vflbench.cards.data.tabular import ridge as ridge_card
 from vflbench.data.relational import star_schema
 from vflbench.data.tabular import breast_cancer, digits, ridge
 from vflbench.data.tasks import AlignedTask, OwnRows
@@ -45,12 +50,12 @@ def test_all_but_the_labels_owner_send_their_training_rows():
     assert bounds.ship_it(task) == {
         "bytes": 2 * 100 * 2 * 4, "seconds": None, "form": "float32", "stored": 1600, "largest": 800,
     }  # fmt: skip
-    found = bounds.ship_it(ridge.load(ridge.Config(samples=30, features=20), "aligned", 4, 0, None))
+    found = bounds.ship_it(ridge.load(ridge_card.Config(samples=30, features=20), "aligned", 4, 0, None))
     assert found["bytes"] == 30 * 15 * 8  # float64, as convex problems have them
 
 
 def test_all_tables_but_the_label_table_are_sent_with_their_keys():
-    task = star_schema.load(star_schema.Config(rows=200), "relational", 1, 0, None)
+    task = star_schema.load(star_schema_card.Config(rows=200), "relational", 1, 0, None)
     sent = task.shipped()
     others = [part for part in task.clients if part.table != task.label_table]
     assert len(sent) == len(others) > 0
@@ -59,7 +64,7 @@ def test_all_tables_but_the_label_table_are_sent_with_their_keys():
 
 
 def test_all_workers_but_the_largest_send_rows_and_labels():
-    task = digits.load(digits.Config(sharding="dirichlet", dirichlet_alpha=0.3), "sharded", 3, 0, None)
+    task = digits.load(digits_card.Config(sharding="dirichlet", dirichlet_alpha=0.3), "sharded", 3, 0, None)
     rows = task.public.rows
     assert len(task.shipped()) == 2
     kept = sum(rows) - max(rows)
@@ -69,7 +74,7 @@ def test_all_workers_but_the_largest_send_rows_and_labels():
 def test_clients_of_a_graph_send_features_and_each_edge_once():
     from vflbench.data.graph import digits_graph
 
-    task = digits_graph.load(digits_graph.Config(), "graph", 3, 0, None)
+    task = digits_graph.load(digits_graph_card.Config(), "graph", 3, 0, None)
     sent, nodes = task.shipped(), len(task.labels)
     assert len(sent) == 3
     for size, edges in zip(sent.values(), task.edges, strict=True):
@@ -180,7 +185,7 @@ def test_more_than_a_few_parties_bring_nothing_that_is_computed(cache):
 
 
 def test_a_join_is_the_ceiling_of_its_label_table(cache):
-    task = star_schema.load(star_schema.Config(rows=300), "relational", 1, 0, None)
+    task = star_schema.load(star_schema_card.Config(rows=300), "relational", 1, 0, None)
     train = task.table("train")
     assert len(train.labels) == len(train.blocks[0]) == len(train.blocks[1])
     test = task.table("test")
@@ -192,8 +197,11 @@ def test_a_join_is_the_ceiling_of_its_label_table(cache):
 @pytest.mark.parametrize(
     ("task", "why"),
     [
-        (lambda: ridge.load(ridge.Config(samples=30, features=20), "aligned", 4, 0, None), "a convex problem"),
-        (lambda: digits.load(digits.Config(), "sharded", 3, 0, None), "every worker has labels: algorithm=local_sgd"),
+        (lambda: ridge.load(ridge_card.Config(samples=30, features=20), "aligned", 4, 0, None), "a convex problem"),
+        (
+            lambda: digits.load(digits_card.Config(), "sharded", 3, 0, None),
+            "every worker has labels: algorithm=local_sgd",
+        ),
     ],
 )
 def test_where_there_is_no_level_it_says_why(cache, task, why):
@@ -210,7 +218,7 @@ SMALL += ["engine.threads=1", "plot=none"]
 def test_a_run_has_them_and_floor_none_leaves_the_levels_out(cache, tmp_path, monkeypatch):
     monkeypatch.setattr(bounds, "levels", levels)
     run = vflbench.run([*SMALL, f"hydra.run.dir={tmp_path / 'a'}"])
-    s, task = run.summary, breast_cancer.load(breast_cancer.Config(problem="learning"), "aligned", 2, 0, None)
+    s, task = run.summary, breast_cancer.load(breast_cancer_card.Config(problem="learning"), "aligned", 2, 0, None)
     shipped = bounds.ship_it(task)
     assert {**s["ship_it"], "seconds": None} == shipped and s["ship_it"]["seconds"] == pytest.approx(
         0.136 + shipped["bytes"] * 8 / 0.42e9

@@ -23,7 +23,6 @@ from vflbench.results import inventory
 from vflbench.results.reader import Run
 from vflbench.runner import logs
 from vflbench.runner.evaluate import Observer
-from vflbench.runner.loggers import shared
 from vflbench.types import ConfigError
 
 SMALL = ["algorithm=stcd", "algorithm.parties=3", "dataset=ridge", "dataset.samples=40", "dataset.features=24"]
@@ -331,7 +330,7 @@ def test_files_may_go_to_a_folder_of_the_users(recorded: Recorded, name: str, tm
 def test_a_package_that_is_missing_is_told_before_any_work(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared.importlib.util, "find_spec", lambda package: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda package: None)
     told = rf"logger={name}: needs a package that is not installed: pip install 'vflbench\[{name}\]'"
     with pytest.raises(ConfigError, match=told):
         run(tmp_path / "run", name)

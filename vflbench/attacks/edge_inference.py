@@ -18,8 +18,7 @@ that it lost.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -28,20 +27,10 @@ from vflbench.attacks.transcript import Message, Watch, by_round
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import SERVER
 from vflbench.seeding import stream
-from vflbench.types import Count, OptionInfo, Problem, RunConfig
+from vflbench.types import Problem, RunConfig
 
-OPTIONS = (OptionInfo("edge_inference", "the server infers edges from sampled node ids, or from embeddings"),)
 MOST_NODES = 20_000  # pairs are kept as a dense matrix
 BEST = 500  # pairs of the highest scores, whose precision is told
-
-
-@dataclass
-class Config:
-    """Keys of edge_inference."""
-
-    name: str = "edge_inference"
-    source: Literal["ids", "embeddings"] = "ids"  # what is read: sampled node ids | rows of embeddings
-    rows: Count = 1000  # attacked nodes of each client, drawn at random
 
 
 def watch(task: GraphTask, config: RunConfig, hubs: list[str]) -> Watch:

@@ -24,7 +24,6 @@ vary count the same; the mean has 0.
 
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,21 +32,11 @@ from vflbench.attacks import score
 from vflbench.attacks.transcript import ANSWER, Batches, Message, Watch, by_round, last_published, some
 from vflbench.data.tasks import AlignedTask
 from vflbench.seeding import batches, derive
-from vflbench.types import Count, OptionInfo, Positive, Problem, RunConfig
+from vflbench.types import Problem, RunConfig
 
-OPTIONS = (OptionInfo("embedding_inversion", "the active party inverts the embeddings that it received"),)
 TAG = "embedding"
 HIDDEN = (128, 128)
 MOST_SHADOWS = 10_000
-
-
-@dataclass
-class Config:
-    """Keys of embedding_inversion."""
-
-    name: str = "embedding_inversion"
-    rows: Count = 1000  # attacked training rows, drawn at random
-    tolerance: Positive = 0.5  # a number counts as recovered within so many standard deviations
 
 
 def watch(task: AlignedTask, config: RunConfig, hubs: list[str]) -> Watch:

@@ -15,7 +15,6 @@ mean of the known rows.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,19 +23,10 @@ from vflbench.attacks import score
 from vflbench.attacks.transcript import Message, Watch, some
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation.party import SERVER
-from vflbench.types import Count, OptionInfo, Problem, RunConfig
+from vflbench.types import Problem, RunConfig
 
-OPTIONS = (OptionInfo("gram_recovery", "the server recovers a client's rows from svfl's search for a step size"),)
 TAG = "smoothness"
 TINY = 1e-10  # eigenvalues of V' Y below this share of the largest are rounding
-
-
-@dataclass
-class Config:
-    """Keys of gram_recovery."""
-
-    name: str = "gram_recovery"
-    aux_rows: Count = 20  # rows of each client that the server knows, drawn at random
 
 
 def watch(task: AlignedTask, config: RunConfig, hubs: list[str]) -> Watch:

@@ -14,7 +14,6 @@ are equally frequent. Distances themselves are in `clients`.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,18 +21,9 @@ import numpy as np
 from vflbench.attacks import score
 from vflbench.attacks.transcript import Message, Watch
 from vflbench.data.tasks import ShardedTask
-from vflbench.types import Count, OptionInfo, Problem, RunConfig
+from vflbench.types import Problem, RunConfig
 
-OPTIONS = (OptionInfo("label_histogram", "a worker reads the others' shares of classes from their first gradients"),)
 TAG = "gradient"
-
-
-@dataclass
-class Config:
-    """Keys of label_histogram."""
-
-    name: str = "label_histogram"
-    steps: Count = 3  # first gradients of each worker that count
 
 
 def watch(task: ShardedTask, config: RunConfig, hubs: list[str]) -> Watch:

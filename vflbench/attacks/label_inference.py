@@ -23,7 +23,6 @@ the same leak. `floor` guesses the most frequent class for all rows.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,19 +31,9 @@ from vflbench.attacks import score
 from vflbench.attacks.transcript import Batches, Message, Watch, by_round, last_published, some
 from vflbench.data.tasks import AlignedTask
 from vflbench.seeding import batches, derive
-from vflbench.types import Count, OptionInfo, Problem, RunConfig
+from vflbench.types import Problem, RunConfig
 
-OPTIONS = (OptionInfo("label_inference", "a passive party guesses labels from the gradients that it received"),)
 TAG = "gradient"
-
-
-@dataclass
-class Config:
-    """Keys of label_inference."""
-
-    name: str = "label_inference"
-    rows: Count = 1000  # attacked training rows, drawn at random
-    epochs: Count | None = None  # epochs whose gradients are read, from the first; null: all
 
 
 def watch(task: AlignedTask, config: RunConfig, hubs: list[str]) -> Watch:

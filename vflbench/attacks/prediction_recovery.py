@@ -17,7 +17,7 @@ every prediction:
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,22 +28,10 @@ from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.federation.party import SERVER
 from vflbench.models import columns, partial
 from vflbench.seeding import stream
-from vflbench.types import Count, OptionInfo, Positive, RunConfig
+from vflbench.types import RunConfig
 
-OPTIONS = (OptionInfo("prediction_recovery", "the server solves for a table's rows from a linear model's predictions"),)
 # the server's own messages that the attack needs: the rows that it asked for, and the parameters that it computed
 SENT = frozenset(("mapping", "batches", "rows", "step", "consensus"))
-
-
-@dataclass
-class Config:
-    """Keys of prediction_recovery."""
-
-    name: str = "prediction_recovery"
-    # how the server knows theta: every iterate is public | from the protocol
-    parameters: Literal["released", "received"] = "released"
-    rows: Count = 1000  # attacked rows per client, drawn at random
-    tolerance: Positive = 0.05  # a row counts as recovered up to this relative error
 
 
 def watch(task: RelationalTask | AlignedTask, config: RunConfig, clients: list[str]) -> Watch:

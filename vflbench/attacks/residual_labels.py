@@ -32,19 +32,10 @@ from vflbench.attacks import score
 from vflbench.attacks.transcript import Message, Watch
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.models import DTYPES, losses
-from vflbench.types import Count, OptionInfo, Problem, RunConfig
+from vflbench.types import Problem, RunConfig
 
-OPTIONS = (OptionInfo("residual_labels", "a table's owner reads labels from the first residual that it receives"),)
 SLACK = 0.01  # sums that are so much less whole, on average, are as whole
 TAGS = frozenset(("mapping", "batches", "rows", "residual"))
-
-
-@dataclass
-class Config:
-    """Keys of residual_labels."""
-
-    name: str = "residual_labels"
-    rounds: Count = 3  # residuals whose correlation with the sums of labels is told
 
 
 @dataclass

@@ -168,7 +168,7 @@ def _reason(error: ConfigError) -> str:
 
 def _division(info: AlgorithmInfo, question: Question) -> list[str]:
     """The words that were typed about how the data are divided, those of keys that the method has."""
-    keys = {field.name for field in dataclasses.fields(registry.option_config("algorithm", info.name, whole=False))}
+    keys = {field.name for field in dataclasses.fields(registry.option_config("algorithm", info.name))}
     return [
         word
         for word in question.words

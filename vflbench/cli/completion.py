@@ -169,7 +169,7 @@ def _values(values: dict[str, Any], key: str) -> list[str]:
     kind: Any = None
     inside: Any = values
     for depth, part in enumerate(key.split(".")):
-        kind = (config.kinds_of(values, whole=False) if not depth else fields_of(kind)).get(part)
+        kind = (config.kinds_of(values) if not depth else fields_of(kind)).get(part)
         inside = inside[part]
     if found := CHOICES.get(key):
         return [*found]

@@ -6,7 +6,7 @@ from pathlib import Path
 from vflbench import registry
 from vflbench.cli.words import RUNS, say, shown
 from vflbench.data import sources
-from vflbench.results.sweep import align
+from vflbench.results.texts import align
 from vflbench.types import VflbenchError
 
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vflbench.cards.data.tabular import tabular_files as tabular_files_card
 from vflbench.cli.words import say
-from vflbench.results.sweep import align
+from vflbench.results.texts import align
 from vflbench.types import VflbenchError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def command(args: list[str]) -> int:
 def _checked(words: list[str], config_dir: str | None) -> "Checked":
     from vflbench import config
     from vflbench.data import sources
-    from vflbench.data.tabular import checking, tabular_files
+    from vflbench.data.tabular import checking
 
     keys = [word for word in words if word.startswith(("dataset=", "dataset.", "data_root="))]
     files = [word for word in words if word not in keys]
@@ -50,7 +51,7 @@ def _checked(words: list[str], config_dir: str | None) -> "Checked":
         keys = ["dataset=tabular_files", *keys]
     with config.session(keys, config_dir) as hydra:
         given = config.of_dataset(hydra, ["algorithm=vfl", *keys])
-    if not isinstance(given, tabular_files.Config):
+    if not isinstance(given, tabular_files_card.Config):
         raise VflbenchError("vflbench data check is for dataset=tabular_files, and for options of yours that extend it")
     named = [word.removeprefix("data_root=") for word in keys if word.startswith("data_root=")]
     root = sources.data_root(named[-1] if named else None)

@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 
 from vflbench import exposure, registry
 from vflbench.cli.words import say
-from vflbench.results.sweep import align
+from vflbench.results.texts import align
 from vflbench.types import DIVISORS, ConfigError, RunConfig, VflbenchError
 
 

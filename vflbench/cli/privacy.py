@@ -8,7 +8,7 @@ from typing import Any
 
 from vflbench import exposure, registry
 from vflbench.cli.words import say
-from vflbench.results.sweep import align
+from vflbench.results.texts import align
 from vflbench.types import ConfigError, Problem, VflbenchError, closest, refuse
 
 COLUMNS = (
@@ -58,7 +58,7 @@ def _cell(value: Any) -> str:
 def _defaults() -> Iterator[dict[str, Any]]:
     """Every algorithm's table with its defaults; Hydra is not needed."""
     for name in registry.algorithms():
-        keys = {**vars(registry.option_config("algorithm", name, whole=False)()), "protection": "none"}
+        keys = {**vars(registry.option_config("algorithm", name)()), "protection": "none"}
         yield exposure.table(name, keys, {}) | {"config_hash": None}
 
 
@@ -86,7 +86,7 @@ def _composed(typed: list[str], config_dir: str | None) -> Iterator[dict[str, An
                 except ConfigError as error:
                     refuse([*_of_tables(error.problems, typed)])
                 raise
-            run, problems = config.convert_run(values, config.kinds_of(values, whole=False))
+            run, problems = config.convert_run(values, config.kinds_of(values))
             refuse(problems)
             assert run is not None
             refuse([one for one in config.check(run, whole=False) if one.key in JUDGED])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from vflbench import config
 from vflbench.cli.words import RUNS, complain, say, shown
 from vflbench.results import reader, sweep
-from vflbench.results.texts import result_line
+from vflbench.results.texts import align, result_line
 from vflbench.types import VflbenchError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def command(args: list[str]) -> int:
             [str(r.source), r.profile, *sweep.results(reader.load(r.folder)), f"{r.folder}{' (kept)' * r.kept}"]
             for r in done
         ]
-        say(sweep.align(rows))
+        say(align(rows))
     return 1 if refused else 0
 
 

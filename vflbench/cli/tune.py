@@ -20,7 +20,7 @@ from vflbench.choosing.record import Method, Record, Trial
 from vflbench.cli.choose import search
 from vflbench.cli.words import RUNS, say, shown
 from vflbench.results.folder import atomic_write
-from vflbench.results.sweep import align
+from vflbench.results.texts import align
 from vflbench.types import ConfigError, VflbenchError, refuse
 
 PLACE = RUNS / "tune"

@@ -47,7 +47,17 @@ from vflbench.config.typed import (
 )
 from vflbench.hydra_internals import Override, Session, expand, line, quoted, values_of
 from vflbench.registry import config_dir
-from vflbench.types import ADAPTABLE, ConfigError, Objective, Problem, RunConfig, VflbenchError, closest, hook, refuse
+from vflbench.types import (
+    ADAPTABLE,
+    ConfigError,
+    Objective,
+    Problem,
+    RunConfig,
+    VflbenchError,
+    closest,
+    refuse,
+    rules_of,
+)
 
 __all__ = [
     "Plan",
@@ -200,7 +210,7 @@ def plan(
     judged = Judged(found.problems, (o.key_or_group for o in typed))
     misnamed = not loading or bool(found.problems) or any(o.key_or_group not in lacking.somewhere for o in of_run)
     for composed, values in zip(every, plains, strict=True):
-        kinds = kinds_of(values, whole=not misnamed)
+        kinds = kinds_of(values)
         for override in of_run:
             guessed = judged.unknown(override.key_or_group)
             problems = value_problems(override, values, kinds, groups, adaptive, guessed)
@@ -311,7 +321,7 @@ def _run_plan(
     """
     cfg = compose(hydra, sound) if whole else base
     values = plain(cfg) if whole else next(configurations(hydra, [sound]))[1]
-    config, mistyped = convert_run(values, kinds_of(values, whole))
+    config, mistyped = convert_run(values, kinds_of(values))
     found.note(mistyped)
     if config is not None:
         config = replace(config, untyped=untyped(cfg))
@@ -347,8 +357,8 @@ def _launcher_problems(cfg: DictConfig) -> list[Problem]:
     keys = {key: value for key, value in given.items() if key != "_target_"}
     problems: list[Problem] = []
     config = convert_dataclass(registry.option_config("launcher", name), keys, "hydra.launcher.", problems)
-    rules = hook(registry.load_option("launcher", name), "check")
-    return problems or (rules(config) if rules else [])
+    rules = None if problems else rules_of(config)
+    return rules(config) if rules else problems
 
 
 def untyped(cfg: DictConfig, hydra: Any = None) -> frozenset[str]:

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +101,7 @@ def compose(hydra: Session, overrides: Sequence[str], sweep: bool = False) -> Di
 
 def settle(cfg: DictConfig, words: Iterable[str]) -> None:
     """Read texts for keys of other types in a configuration composed with `words`, in place (text_values.py)."""
-    text_values.settle(cfg, words, partial(kinds_of, whole=False))
+    text_values.settle(cfg, words, kinds_of)
 
 
 def name_of(hydra: Session, group: str, option: str) -> str | None:

@@ -6,17 +6,17 @@ What the registry knows comes first, then the rules of modules.
 import contextlib
 
 from vflbench import adapt, registry
+from vflbench.cards.privacy import serving as serving_card
 from vflbench.config.refused import REFUSED, RefusedError, sound
 from vflbench.config.typed import KEYED, shown
 from vflbench.federation import delays
-from vflbench.privacy import serving
-from vflbench.types import AlgorithmInfo, Problem, RunConfig, division, hook, module_of, rounds_per_epoch
+from vflbench.types import AlgorithmInfo, Problem, RunConfig, division, hook, rounds_per_epoch, rules_of
 
 
 def check(config: RunConfig, whole: bool = True) -> list[Problem]:
     """What does not fit together; a rule that asks for a value that was refused (`refused.REFUSED`) is skipped.
 
-    `whole`: the options' dataclasses are the modules' own, and the rules of the modules are checked too.
+    `whole`: the rules of cards and modules are checked too.
     """
     info: AlgorithmInfo = REFUSED
     with contextlib.suppress(RefusedError):
@@ -28,7 +28,7 @@ def check(config: RunConfig, whole: bool = True) -> list[Problem]:
     problems += sound(_length_problems, config, info) + sound(_serving_problems, config, info)
     problems += sound(_copies_problems, config) + sound(objective_problems, config.objective, config.target)
     for group in (*KEYED, "model") if whole else ():
-        check_keys = hook(module_of(getattr(config, group)), "check")
+        check_keys = rules_of(getattr(config, group))
         if check_keys and not any(problem.key == group for problem in problems):
             problems += sound(check_keys, getattr(config, group))
     problems += sound(delays.check, config.compute) + sound(_codec_problems, config, info)
@@ -44,7 +44,7 @@ def _module_problems(config: RunConfig, info: AlgorithmInfo, before: list[Proble
         layout = registry.fit(info, data) or data.layouts[0]
         problems += sound(check_data, config.dataset, layout, division(config.algorithm))
     # An algorithm's own rules read the model's keys.
-    check_own = hook(registry.load_algorithm(info.name), "check")
+    check_own = rules_of(config.algorithm)
     if check_own and not any(problem.key == "model" for problem in [*before, *problems]):
         problems += sound(check_own, config)
     return problems
@@ -94,7 +94,7 @@ def objective_problems(objective: str | None, target: float | None) -> list[Prob
 
 def _serving_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
     """Whether the algorithm can serve held-out rows with noise; mechanisms that cannot have no such key."""
-    if serving.chosen(config.privacy) != "noisy" or info.noisy_serving:
+    if serving_card.chosen(config.privacy) != "noisy" or info.noisy_serving:
         return []
     able = ", ".join(name for name, other in registry.algorithms().items() if other.noisy_serving)
     allowed = f"{info.name} does not add noise to held-out rows: use clean. Those that do: {able}"

@@ -38,13 +38,13 @@ SMALLEST, LARGEST = 1e-30, 1e30  # size of any number that is not 0: floats of 3
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 
 
-def kinds_of(values: Mapping[str, Any], whole: bool = True) -> dict[str, Any]:
-    """Type of every root key; Any for an option of unknown name. `whole`: as in `registry.option_config`."""
+def kinds_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Type of every root key; Any for an option of unknown name."""
     kinds = {key: kind for key, kind in fields_of(RunConfig).items() if key != "untyped"}
     for key in UNTYPED:
         name = values[key].get("name") if isinstance(values.get(key), dict) else None
         if isinstance(name, str) and name in _names(key):
-            kinds[key] = registry.option_config(key, name, whole)
+            kinds[key] = registry.option_config(key, name)
         else:
             kinds[key] = OPTIONS[key].keys if key in KEYED and (key not in values or OPTIONS[key].bare == "*") else Any
     return kinds
@@ -53,7 +53,7 @@ def kinds_of(values: Mapping[str, Any], whole: bool = True) -> dict[str, Any]:
 def _names(key: str) -> tuple[str, ...]:
     """The options of a group of UNTYPED: those with a module, and `none` where it may be chosen."""
     if key == "model":
-        return tuple(registry.model_modules())
+        return tuple(registry.model_entries())
     return (*(["none"] if key in KEYED and OPTIONS[key].bare == "none" else []), *registry.entries(key))
 
 
@@ -213,11 +213,7 @@ def _of_none(group: str, given: Any) -> Any:
     own = fields_of(OPTIONS[group].keys).keys()
     if not isinstance(given, Mapping) or given.get("name") != "none" or given.keys() <= own:
         return given
-    others = {
-        key
-        for name in registry.option_entries(group)
-        for key in fields_of(registry.option_config(group, name, whole=False))
-    }
+    others = {key for name in registry.option_entries(group) for key in fields_of(registry.option_config(group, name))}
     return {key: value for key, value in given.items() if key in own or key not in others}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vflbench.federation.party import party_names
-from vflbench.types import ConfigError, Problem, RunConfig, VflbenchError, hook, module_of, refuse
+from vflbench.types import ConfigError, Problem, RunConfig, VflbenchError, module_of, refuse, rules_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ class Topology:
 
 def check(config: Any) -> list[Problem]:
     """Problems with the topology's keys, whatever the parties are, before any work."""
-    rules = hook(module_of(config), "check")
+    rules = rules_of(config)
     return rules(config) if rules else []
 
 

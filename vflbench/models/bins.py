@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-MOST_BINS = 256  # a bin number is a byte before it is packed
-
 
 def table(x: np.ndarray) -> np.ndarray:
     """Features as (n, d) numbers; pixels of images are columns from 0 to 1."""

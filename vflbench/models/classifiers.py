@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -17,25 +16,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
+from vflbench.cards.models.classifiers import Config
 from vflbench.models import DTYPES
 from vflbench.types import ConfigError, Problem
 
 if TYPE_CHECKING:
     from vflbench.data.tasks import ShardedPublic
-
-MODEL_NAMES = ("mlp3", "cnn3", "logistic")
-
-
-@dataclass
-class Config:
-    """Keys of mlp3, cnn3 and logistic."""
-
-    name: str = "mlp3"
-    widths: list[int] = field(default_factory=lambda: [128, 64])  # mlp3: hidden layers
-    # cnn3: channels of the convolutions, each followed by a 2 x 2 maximum
-    channels: list[int] = field(default_factory=lambda: [16, 32])
-    kernel: int = 5  # cnn3: side of a convolution, odd
-    dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
 
 
 def check(config: Config) -> list[Problem]:

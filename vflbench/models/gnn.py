@@ -21,38 +21,21 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vflbench.cards.models.gnn import Config
 from vflbench.models import DTYPES
-from vflbench.types import Count, Problem, Range
+from vflbench.types import Problem
 
 if TYPE_CHECKING:
     from vflbench.data.graph.sampling import Block
 
-MODEL_NAMES = ("gcn", "gat", "gcnii", "residual_gcn")
 SPARSE_BELOW = 0.25  # share of nonzero features under which rows are kept as bags of (column, value)
-
-
-@dataclass
-class Config:
-    """Keys of the graph networks."""
-
-    name: str = "gcnii"
-    hidden: Count = 64  # width of every representation
-    # share of entries that are dropped from a layer's input; residual_gcn: from its output
-    dropout: Annotated[float, Range(at_least=0, below=1)] = 0.5
-    alpha: Annotated[float, Range(at_least=0, at_most=1)] = 0.1  # gcnii: weight of the initial representation
-    lambda_: Annotated[float, Range(at_least=0)] = 0.5  # gcnii: layer l mixes W in with beta = log(lambda / l + 1)
-    heads: Count = 8  # gat: attention heads, which divide the width
-    # residual_gcn: weight of a segment's output against its input
-    mu: Annotated[float, Range(at_least=0, at_most=1)] = 0.5
-    dtype: Literal["float32", "float64"] = "float32"  # float32 | float64
 
 
 def check_width(config: Config, parties: int = 1, aggregate: str = "avg") -> list[Problem]:

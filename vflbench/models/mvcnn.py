@@ -12,27 +12,12 @@ Departures from MVCNN
 3. No batch normalisation: group normalisation or none (image.py says why).
 """
 
-from dataclasses import dataclass, field
-from typing import Literal
-
 from torch import nn
 
+from vflbench.cards.models.mvcnn import Config
 from vflbench.models import DTYPES, image
-from vflbench.types import Count
 
-MODEL_NAMES = ("mvcnn",)
 GRID = 4  # side of the grid that the last convolution's output is averaged to
-
-
-@dataclass
-class Config:
-    """Keys of mvcnn."""
-
-    name: str = "mvcnn"
-    channels: list[int] = field(default_factory=lambda: [16, 32, 64])  # of each convolution, which halves the picture
-    norm: Literal["group", "none"] = "group"  # group (8 channels a group) | none, after each convolution
-    embedding: Count = 16  # E: width of a representation
-    dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
 
 
 check = image.check

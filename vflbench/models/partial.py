@@ -12,33 +12,18 @@ Intercepts decide whether the ADMM is stable: with one per table, the tables' co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from vflbench.cards.models.partial import Config
 from vflbench.models import scalar
 from vflbench.models.vertical import Held, Share, intercept
-from vflbench.types import Count
 
 if TYPE_CHECKING:
     from vflbench.privacy.gradients import NoisyGradients
-
-MODEL_NAMES = ("linear", "mlp")  # vertical.SHARES
-
-
-@dataclass
-class Config:
-    """Keys of linear and mlp."""
-
-    name: str = "linear"
-    hidden: Count = 16  # mlp: hidden units per party
-    # label (the labels' owner only) | tables (every table) | none
-    intercept: Literal["label", "tables", "none"] = "label"
-    relu_output: bool = False  # relu on each table's output, as in the released code: the model is then not linear
-    dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
 
 
 class Partial(Held):

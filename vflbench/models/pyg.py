@@ -22,18 +22,17 @@ import inspect
 import random
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vflbench.cards.models.pyg import Config
 from vflbench.models import DTYPES, gnn
 from vflbench.models.gnn import Adjacency, Backbone, Projection, dropout
-from vflbench.types import Count, Problem, Range, closest
+from vflbench.types import Problem, closest
 
-MODEL_NAMES = ("pyg",)
 MISSING = "needs torch_geometric: pip install torch-geometric"
 DEFAULTS: dict[str, dict[str, Any]] = {
     "APPNP": {"K": 1, "alpha": 0.1},  # a layer is one step
@@ -48,19 +47,6 @@ OURS = {  # keys of convolutions that are not the user's
     "cached": "every block is another graph",
     "deg": "is no plain value",
 }
-
-
-@dataclass
-class Config:
-    """Keys of pyg."""
-
-    name: str = "pyg"
-    conv: str = "SAGEConv"  # a class of torch_geometric.nn
-    conv_options: dict[str, Any] | None = None  # its keys; null: all as it has them
-    hidden: Count = 64  # width of every representation
-    # share of entries that are dropped from the features and every layer's input
-    dropout: Annotated[float, Range(at_least=0, below=1)] = 0.5
-    dtype: Literal["float32", "float64"] = "float32"  # float32 | float64
 
 
 def check(config: Config) -> list[Problem]:

@@ -4,21 +4,7 @@ A client normalises with the statistics of its batch in training, and with their
 0.1). These statistics are the client's own: no token carries them, and the copies of all tokens share them.
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
 from vflbench.models import image, resnet
-
-MODEL_NAMES = ("resnet_bn",)
-
-
-@dataclass
-class Config(resnet.Config):
-    """Keys of resnet_bn."""
-
-    name: str = "resnet_bn"
-    norm: Literal["batch"] = "batch"  # type: ignore[assignment]  # batch; groups of channels: model=resnet
-
 
 check = image.check
 build = resnet.build

@@ -12,34 +12,20 @@ computed at it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vflbench.cards.models.split_learning import Config
 from vflbench.models import vertical
 from vflbench.models.vertical import Held
-from vflbench.types import Count, Problem
+from vflbench.types import Problem
 
 if TYPE_CHECKING:
     from vflbench.data.tasks import AlignedPublic
-
-MODEL_NAMES = ("mlp10", "residual_mlp")
-
-
-@dataclass
-class Config:
-    """Keys of mlp10 and residual_mlp."""
-
-    name: str = "mlp10"
-    depth: Count = 10  # linear layers of a bottom network; residual_mlp: the first, the last, and two in each block
-    width: Count = 64  # hidden units of a bottom network
-    embedding: Count = 32  # d_e: width of a bottom network's output
-    top_width: Count = 32  # hidden units of the top network
-    dtype: Literal["float32", "float64"] = "float32"  # float32 | float64, of parameters and messages
 
 
 def check(config: Config) -> list[Problem]:

@@ -13,37 +13,28 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from vflbench.cards.models import mvcnn as mvcnn_card
+from vflbench.cards.models.split_network import MODEL_NAMES, Config
+from vflbench.cards.models.vertical import COMPOSED, SHARES
 from vflbench.models import DTYPES, vertical
-from vflbench.models.vertical import COMPOSED, DEEP, SHARES, criterion
-from vflbench.types import ConfigError, Count, Problem
+from vflbench.models.vertical import DEEP, criterion
+from vflbench.types import ConfigError, Problem
 
 if TYPE_CHECKING:
     from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
     from vflbench.types import RunConfig
 
-MODEL_NAMES = ("auto", "split_mlp")
 COLUMNS = (*MODEL_NAMES, *SHARES, *DEEP, COMPOSED)  # these take feature columns; the others image views
 EVALUATED = 256  # rows of a forward pass in evaluation
 
 Token = tuple[Tensor, Tensor]  # A, theta_0 flat
-
-
-@dataclass
-class Config:
-    """Keys of split networks for columns."""
-
-    name: str = "auto"
-    hidden: Count = 32  # split_mlp: width of the hidden layer of every client's network
-    embedding: Count = 16  # E: width of a representation
-    dtype: Literal["float32", "float64"] = "float32"  # float32 | float64; convex objectives are always float64
 
 
 def targets(labels: np.ndarray, classes: int, model: Any, device: str) -> tuple[Tensor, float, float]:
@@ -71,12 +62,10 @@ def resolve(config: Any, task: AlignedTask) -> Any:
         return None
     images = task.features[0].ndim > 2
     if images and config.name == "auto":
-        from vflbench.models import mvcnn
-
         if config.hidden != Config.hidden:
             allowed = "is split_mlp's, and these are image views: see model=mvcnn"
             raise ConfigError([Problem("model.hidden", config.hidden, allowed)])
-        return mvcnn.Config(embedding=config.embedding, dtype=config.dtype)
+        return mvcnn_card.Config(embedding=config.embedding, dtype=config.dtype)
     if images == (config.name in COLUMNS):
         columns, views = "feature columns", "image views"
         taken, given = (columns, views) if images else (views, columns)

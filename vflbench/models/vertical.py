@@ -28,14 +28,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vflbench import seeding
+from vflbench.cards.models.vertical import COMPOSED, IMAGES, SHARES
 from vflbench.models import DTYPES
 
-SHARES = ("linear", "mlp")  # the sum over the parties is the scores: there is no top
 DEEP = ("mlp10", "residual_mlp")
-COMPOSED = "vertical"
 KEPT_BYTES = 2**31  # of activations that wait for gradients, of all parties together; beyond it they are computed again
 Views = tuple[Tensor | None, Tensor | None, Tensor, Tensor | None]
-IMAGES = ("mvcnn", "resnet", "resnet_bn")
 
 
 class Network(Protocol):

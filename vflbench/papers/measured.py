@@ -330,8 +330,8 @@ def least_squares(dataset: str, seed: int, root: str | None) -> float:
     `dataset` is that part of a manifest's configuration, as JSON.
     """
     values = json.loads(dataset)
-    module = registry.load_dataset(values["name"])
-    task = module.load(module.Config(**values), "aligned", 1, seed, sources.data_root(root))
+    keys = registry.option_config("dataset", values["name"])(**values)
+    task = registry.load_dataset(keys.name).load(keys, "aligned", 1, seed, sources.data_root(root))
 
     def joined(blocks: Any, start: int = 0, end: int | None = None) -> Any:
         parts = [block[start:end] for block in blocks]

@@ -108,7 +108,7 @@ def of_method(
         the algorithm that are not there have their defaults.
     epsilon, about, labels : `epsilon`, `guarantee` and `label_epsilon` of the result.
     """
-    default = vars(registry.option_config("algorithm", algorithm, whole=False)())
+    default = vars(registry.option_config("algorithm", algorithm)())
     found = exposure.disclosed(algorithm, {**default, **keys}, private)
     training = [one for one in found if one.how != "served"]
     noised = {one.what for one in training if one.noised} - {one.what for one in training if not one.noised}

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-SEARCH_END = 500.0  # Opacus looks for epsilon in [0, 500]
+from vflbench.cards.privacy.keys import SEARCH_END
+
 ORDERS = (*(1 + i / 10 for i in range(1, 100)), *map(float, range(12, 64)))  # of RDP: 1.1 to 10.9, 12 to 63
 MOST_NOISE = 1e6  # noise multiplier
 LEAST = 1e-9  # an epsilon over its target; below that it counts as this in a root search

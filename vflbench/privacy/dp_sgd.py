@@ -1,24 +1,10 @@
 """`privacy=dp_sgd`: clipped gradients with Gaussian noise, over joins (tables.py) or on whole rows (examples.py)."""
 
-from dataclasses import dataclass
-from typing import Literal
-
+from vflbench.cards.privacy.dp_sgd import Config
 from vflbench.privacy import keys, tables
 from vflbench.privacy.examples import ExamplePrivacy
 from vflbench.privacy.mechanisms import Facts
-from vflbench.types import OptionInfo, Problem, refuse
-
-OPTIONS = (OptionInfo("dp_sgd", "every gradient clipped, Gaussian noise on the sum over a random batch"),)
-
-
-@dataclass
-class Config(keys.Gradients):
-    """Keys of dp_sgd."""
-
-    name: str = "dp_sgd"
-    accountant: Literal["rdp", "prv", "gdp"] = "rdp"  # of whole rows; a centralized method's full batches: exact
-    # on sharded rows: what is clipped: every example's gradient | the whole batch's
-    clip_unit: Literal["example", "batch"] = "example"
+from vflbench.types import Problem, refuse
 
 
 def check(config: Config) -> list[Problem]:

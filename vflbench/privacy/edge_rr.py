@@ -19,18 +19,17 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
+from vflbench.cards.privacy import gaussian as gaussian_card
+from vflbench.cards.privacy.edge_rr import Config
 from vflbench.privacy import gaussian, keys
-from vflbench.privacy.accountant import SEARCH_END
 from vflbench.privacy.mechanisms import Facts
 from vflbench.seeding import SecretStream
-from vflbench.types import ConfigError, OptionInfo, Positive, Problem, Range
+from vflbench.types import ConfigError, Problem
 
-OPTIONS = (OptionInfo("edge_rr", "randomised response on each client's edges; noise on rows that are sent, if asked"),)
 check = keys.check_budget
 MOST = 5  # false edges for each true one, above which a run is refused
 AT_ONCE = 2**20  # random numbers of a draw
@@ -38,21 +37,11 @@ AT_ONCE = 2**20  # random numbers of a draw
 log = logging.getLogger(__name__)
 
 
-@dataclass
-class Config(keys.Budget):
-    """Keys of edge_rr; `epsilon` is that of an edge."""
-
-    name: str = "edge_rr"
-    # of all releases of a row together, by gaussian_embedding; inf: clipped; null: rows are sent as they are
-    row_epsilon: Annotated[float, Range(above=0, at_most=SEARCH_END, infinite=True)] | None = None
-    clip: Positive = 1.0  # row_epsilon: largest L2 norm of a row
-
-
-def rows_of(config: Config) -> gaussian.Config | None:
+def rows_of(config: Config) -> gaussian_card.Config | None:
     """The keys of the noise on rows; None: there is none."""
     if config.row_epsilon is None:
         return None
-    return gaussian.Config(
+    return gaussian_card.Config(
         secure_rng=config.secure_rng, epsilon=config.row_epsilon, delta=config.delta, clip=config.clip
     )
 

@@ -6,26 +6,11 @@ one beside the other. They are never added up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
-
+from vflbench.cards.privacy.embedding_and_label import Config
 from vflbench.privacy import gdp, keys, label_rr
-from vflbench.privacy.accountant import SEARCH_END
 from vflbench.privacy.mechanisms import Facts
-from vflbench.types import OptionInfo, Range
 
-OPTIONS = (OptionInfo("embedding_and_label", "gdp_embedding and label_rr together"),)
 check, check_labels = gdp.check, label_rr.check_labels
-
-
-@dataclass
-class Config(gdp.Config):
-    """Keys of embedding_and_label."""
-
-    name: str = "embedding_and_label"
-    # of a label; null: epsilon, or 8 where mu or noise_multiplier is given
-    label_epsilon: Annotated[float, Range(above=0, at_most=SEARCH_END, infinite=True)] | None = None
-    debias: bool = False  # the loss corrects for the labels that were changed
 
 
 def make(config: Config, facts: Facts) -> Embeddings:

@@ -35,7 +35,7 @@ from vflbench.types import ConfigError, FederationError, PrivacyConfig, Problem
 if TYPE_CHECKING:
     import torch
 
-    from vflbench.privacy.dp_sgd import Config
+    from vflbench.cards.privacy.dp_sgd import Config
 
 SENSITIVITY = {"example": 1.0, "batch": 2.0}  # of the released sum or mean, in units of the clipping norm, by clip_unit
 log = logging.getLogger(__name__)

@@ -22,38 +22,25 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vflbench.cards.privacy.gaussian import Config
 from vflbench.privacy import accountant, keys
 from vflbench.privacy.keys import SENSITIVITY
 from vflbench.privacy.mechanisms import LOUD, Facts
-from vflbench.privacy.serving import Serving
 from vflbench.seeding import SecretStream
-from vflbench.types import ConfigError, FederationError, OptionInfo, Problem, Range
+from vflbench.types import ConfigError, FederationError, Problem
 
 if TYPE_CHECKING:
     import torch
 
-OPTIONS = (OptionInfo("gaussian_embedding", "clip and Gaussian noise on every representation that is sent"),)
 check = keys.check_budget
 NOT_COVERED = ("labels", "index sets", "evaluation exchanges", "the final model's classifiers", "a node's raw features")
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class Config(keys.Released):
-    """Keys of gaussian_embedding."""
-
-    name: str = "gaussian_embedding"
-    neighbouring: Literal["replace_one", "add_remove"] = "replace_one"
-    serving: Serving = "clean"
-    # share of the released rows whose releases all get noise of their own; the others repeat what they have sent
-    release_quantile: Annotated[float, Range(above=0, at_most=1)] = 1.0
 
 
 def make(config: Config, facts: Facts) -> GaussianEmbedding:

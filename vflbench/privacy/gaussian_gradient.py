@@ -18,23 +18,15 @@ own. `max_releases` bounds how often one is sent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from vflbench.cards.privacy.gaussian_gradient import Config
 from vflbench.privacy import keys
 from vflbench.privacy.gaussian import GaussianEmbedding
 from vflbench.privacy.mechanisms import Facts
-from vflbench.types import ConfigError, OptionInfo, Problem
+from vflbench.types import ConfigError, Problem
 
-OPTIONS = (OptionInfo("gaussian_gradient", "clip and Gaussian noise on every gradient row that a passive party gets"),)
 check = keys.check_budget
-
-
-@dataclass
-class Config(keys.Released):
-    """Keys of gaussian_gradient."""
-
-    name: str = "gaussian_gradient"
 
 
 def make(config: Config, facts: Facts) -> None:

@@ -26,26 +26,14 @@ An algorithm that declares `gdp_embedding` has to
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
+from vflbench.cards.privacy.gdp import Config
 from vflbench.privacy import accountant, keys
 from vflbench.privacy.gaussian import GaussianEmbedding
 from vflbench.privacy.keys import SENSITIVITY
 from vflbench.privacy.mechanisms import Facts
-from vflbench.privacy.serving import Serving
-from vflbench.types import OptionInfo, Problem, refuse
-
-OPTIONS = (OptionInfo("gdp_embedding", "clip and Gaussian noise on every embedding that is published, in mu-GDP"),)
-
-
-@dataclass
-class Config(keys.Released):
-    """Keys of gdp_embedding."""
-
-    name: str = "gdp_embedding"
-    serving: Serving = "clean"
-    calibration: Literal["guaranteed", "paper"] = "guaranteed"  # how a target becomes noise
+from vflbench.types import Problem, refuse
 
 
 def check(config: Config) -> list[Problem]:

@@ -7,67 +7,19 @@ reported.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from vflbench.cards.privacy.keys import Budget, Clipped, Gradients, Released
 from vflbench.privacy import accountant
-from vflbench.privacy.accountant import SEARCH_END
-from vflbench.types import Positive, PrivacyConfig, Problem, Range
+from vflbench.types import Problem
 
 # L2 sensitivity of one clipped row, in units of the clipping norm.
 SENSITIVITY = {"replace_one": 2.0, "add_remove": 1.0}
 EPSILON = 8.0  # where no key says how much noise there is
 INSTEAD = ("mu", "noise_multiplier", "cell_epsilon")  # of epsilon; label_noise, where labels alone are protected
-
-
-@dataclass
-class Budget(PrivacyConfig):
-    """Keys of every mechanism."""
-
-    # of all releases of a unit together; inf: no noise, no guarantee; null: 8, where no other key says it
-    epsilon: Annotated[float, Range(above=0, at_most=SEARCH_END, infinite=True)] | None = None
-    # null: the largest power of ten below 1 / (1.1 n), n the units of the largest party; labels and bins need none
-    delta: float | None = None
-
-
-@dataclass
-class Clipped(Budget):
-    """Keys of mechanisms that clip, and add Gaussian noise."""
-
-    clip: Positive = 1.0  # largest L2 norm of a row or gradient that gets noise
-    # standard deviation over clip, instead of epsilon
-    noise_multiplier: Annotated[float, Range(at_least=0)] | None = None
-
-
-@dataclass
-class Released(Clipped):
-    """Keys of mechanisms whose releases of a row are counted."""
-
-    # of all releases of a row together, instead of epsilon; inf: no noise
-    mu: Annotated[float, Range(above=0, infinite=True)] | None = None
-
-
-@dataclass
-class Labels(Budget):
-    """Keys of mechanisms that protect labels."""
-
-    # lambda: standard deviation of the noise on each coordinate of a one-hot label; null: calibrated to epsilon
-    label_noise: Positive | None = None
-    # a regression's labels are classes: 5 (1 to 5) | 6 (0 to 5)
-    rating_classes: Annotated[int, Range(at_least=5, at_most=6)] = 5
-
-
-@dataclass
-class Gradients(Clipped):
-    """Keys of mechanisms that protect gradients."""
-
-    # standard deviation over prediction_clip of the noise on predictions; null: none
-    prediction_noise: Positive | None = None
-    prediction_clip: Positive = 1.0  # largest L2 norm of a prediction that is sent, where predictions get noise
-    # shares of epsilon, in mu^2: of gradients, and of predictions, which get noise then; null: gradients have it all
-    split: list[float] | None = None
 
 
 def default_delta(units: int) -> float:

@@ -19,30 +19,21 @@ that has the labels. It trains on what that gives, by the loss `me.privacy.loss`
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vflbench.cards.privacy.label_rr import Config
 from vflbench.privacy import keys
 from vflbench.privacy.mechanisms import Facts
 from vflbench.privacy.rr_bins import randomised
 from vflbench.seeding import SecretStream
-from vflbench.types import FederationError, OptionInfo, Problem
+from vflbench.types import FederationError, Problem
 
 if TYPE_CHECKING:
     import torch
 
-OPTIONS = (OptionInfo("label_rr", "randomised response on training labels, before anything else"),)
 check = keys.check_budget
-
-
-@dataclass
-class Config(keys.Budget):
-    """Keys of label_rr."""
-
-    name: str = "label_rr"
-    debias: bool = False  # the loss corrects for the labels that were changed
 
 
 def check_labels(config: Any, labels: np.ndarray, classes: int) -> list[Problem]:

@@ -11,29 +11,17 @@ what it gives. Held-out rows are served as they are, or under `serving=noisy` as
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
+from vflbench.cards.privacy.rr_bins import Config
 from vflbench.privacy import keys
 from vflbench.privacy.mechanisms import Facts
-from vflbench.privacy.serving import Serving
 from vflbench.seeding import SecretStream
-from vflbench.types import FederationError, OptionInfo, Range
+from vflbench.types import FederationError
 
-OPTIONS = (OptionInfo("rr_bins", "randomised response on bin numbers, at an epsilon for each row"),)
 check = keys.check_budget
-
-
-@dataclass
-class Config(keys.Budget):
-    """Keys of rr_bins."""
-
-    name: str = "rr_bins"
-    # of a cell, instead of epsilon, which is a row's: the sum over its columns
-    cell_epsilon: Annotated[float, Range(above=0, at_most=100)] | None = None
-    serving: Serving = "clean"
 
 
 def make(config: Config, facts: Facts) -> RandomisedBins:

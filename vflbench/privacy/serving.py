@@ -13,14 +13,13 @@ is an observer's look, and is counted nowhere.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from vflbench.cards.privacy.serving import chosen
 from vflbench.types import PrivacyConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Serving = Literal["clean", "noisy"]  # the type of the key
 
 
 class Way(NamedTuple):
@@ -35,12 +34,6 @@ class Way(NamedTuple):
             me.report(predictions=scores)
         else:
             me.report(otherwise=scores)
-
-
-def chosen(privacy: PrivacyConfig) -> Serving | None:
-    """The value of the key; None where the mechanism has none."""
-    found: Serving | None = vars(privacy).get("serving")
-    return found
 
 
 def ways(privacy: PrivacyConfig) -> list[Way]:

@@ -33,10 +33,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vflbench.cards.privacy.keys import Gradients, Labels
 from vflbench.privacy import accountant
 from vflbench.privacy.gaussian import GaussianEmbedding
 from vflbench.privacy.gradients import NoisyGradients, Numbers
-from vflbench.privacy.keys import EPSILON, Gradients, Labels, known_delta, reported
+from vflbench.privacy.keys import EPSILON, known_delta, reported
 from vflbench.privacy.mechanisms import Facts
 from vflbench.types import FederationError, PrivacyConfig, Problem, RunConfig, refuse
 
@@ -326,11 +327,6 @@ class TablePrivacy:
 
 
 # --- what programs call -----------------------------------------------------------------------------------------------
-
-
-def trains_privately(config: PrivacyConfig) -> bool:
-    """Whether gradients get noise, so that batches are drawn at random."""
-    return isinstance(config, Gradients)
 
 
 def shares_budget(config: PrivacyConfig) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vflbench.results import experiment
 from vflbench.results.reader import Run, natural
-from vflbench.results.texts import human_bytes, in_line
+from vflbench.results.texts import align, human_bytes
 from vflbench.types import ENDED_WELL, TRAINING_METRIC, VflbenchError
 
 LEFT_OUT = "left out"  # a key that the method of this line does not have
@@ -108,14 +108,3 @@ def spread(values: Sequence[float | None], shown: Callable[[float], str]) -> str
         return "-"
     spread = statistics.stdev(known) if known[1:] else 0.0
     return shown(statistics.fmean(known)) + (f" ± {shown(spread)}" if spread else "")
-
-
-def align(rows: list[list[str]]) -> str:
-    """Rows of text in aligned columns, one line each; the first row has the names of the columns."""
-    rows = [[in_line(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    numbers = ("seeds", "selected", "final", "sent", "communication")
-    places = [f"{'>' if name in numbers else '<'}{width}" for name, width in zip(rows[0], widths, strict=True)]
-    return "\n".join(
-        "  ".join(format(cell, place) for cell, place in zip(row, places, strict=True)).rstrip() for row in rows
-    )

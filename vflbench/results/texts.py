@@ -227,3 +227,14 @@ def attack_in_words(attack: Mapping[str, Any] | None) -> str | None:
     if found is None or floor is None or found - floor <= 0 or (isinstance(least, int | float) and least <= 0):
         return None
     return f"{attack.get('name', 'an attack')} finds {found:.3g}, a guess {floor:.3g}"
+
+
+def align(rows: list[list[str]]) -> str:
+    """Rows of text in aligned columns, one line each; the first row has the names of the columns."""
+    rows = [[in_line(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    numbers = ("seeds", "selected", "final", "sent", "communication")
+    places = [f"{'>' if name in numbers else '<'}{width}" for name, width in zip(rows[0], widths, strict=True)]
+    return "\n".join(
+        "  ".join(format(cell, place) for cell, place in zip(row, places, strict=True)).rstrip() for row in rows
+    )

@@ -87,6 +87,7 @@ class Federation:
     def __init__(self, config: RunConfig, info: AlgorithmInfo, known: Known | None = None) -> None:
         self.config, self.info = config, info
         self.module: ModuleType = registry.load_algorithm(info.name)
+        self.exposes = registry.exposed(info.name)
         self._settle()
         found = known or self._survey()
         self.config = dataclasses.replace(config, algorithm=found.fitted)
@@ -217,7 +218,7 @@ class Federation:
         batch, samples = batch_size(self.decided.algorithm), getattr(self.task.public, "samples", None)
         if self.info.one_shot:  # one message: no batches
             batch = samples = None
-        alone = not messages(self.module.EXPOSES)
+        alone = not messages(self.exposes)
         facts = mechanisms.Facts(self.layout, bound, batch, samples, self.task.classes, alone)
         made = {
             name: mechanisms.make(self.decided.privacy, facts, spec.role == "server")
@@ -266,7 +267,7 @@ class Federation:
             "rounds": self.rounds, "eval_every": self.eval_every, "seed": config.seed, "device": self.device,
             "clock": clock.ComputeClock(self.clock_mode, config.compute, self.device), "window": config.engine.window,
             "codec": config.codec,
-            "remembered": self.info.remembered, "exposes": messages(self.module.EXPOSES), "reports": self.info.reports,
+            "remembered": self.info.remembered, "exposes": messages(self.exposes), "reports": self.info.reports,
             "secure": self.secure,
         }  # fmt: skip
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vflbench.cards.models import classifiers as classifiers_card
 from vflbench.data.tasks import ShardedTask
 from vflbench.models import DTYPES, classifiers
 
@@ -19,7 +20,7 @@ class WholeModels:
     """Metric and training loss of models given as vectors of parameters."""
 
     def __init__(
-        self, task: ShardedTask, config: classifiers.Config, metric: Callable[[np.ndarray, np.ndarray], float]
+        self, task: ShardedTask, config: classifiers_card.Config, metric: Callable[[np.ndarray, np.ndarray], float]
     ) -> None:
         self.task, self.metric = task, metric
         self.network = classifiers.network(config, task.public)

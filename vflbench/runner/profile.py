@@ -30,6 +30,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from vflbench.cards.models import split_learning as split_learning_card
 from vflbench.data.tasks import AlignedPublic
 from vflbench.federation.delays import PARTS
 from vflbench.models import split_learning
@@ -52,15 +53,15 @@ class Options:
     name: str = "compute"  # of the files
     features: tuple[int, int] = (250, 250)  # columns of the active party and of a passive one
     model: str = "mlp10"  # a split-learning model, with its keys:
-    depth: int = split_learning.Config.depth
-    width: int = split_learning.Config.width
-    embedding: int = split_learning.Config.embedding
-    top_width: int = split_learning.Config.top_width
+    depth: int = split_learning_card.Config.depth
+    width: int = split_learning_card.Config.width
+    embedding: int = split_learning_card.Config.embedding
+    top_width: int = split_learning_card.Config.top_width
     repetitions: int = 15  # of every timing
 
-    def network(self) -> split_learning.Config:
+    def network(self) -> split_learning_card.Config:
         """The keys of the model."""
-        return split_learning.Config(self.model, self.depth, self.width, self.embedding, self.top_width)
+        return split_learning_card.Config(self.model, self.depth, self.width, self.embedding, self.top_width)
 
 
 def parse(words: Sequence[str]) -> Options:
@@ -92,9 +93,9 @@ def parse(words: Sequence[str]) -> Options:
                 given[key] = (int(parts[0]), int(parts[1]))
         elif key == "model":
             given[key] = value
-            if value not in split_learning.MODEL_NAMES:
-                allowed = f"must be one of {', '.join(split_learning.MODEL_NAMES)}"
-                problems.append(Problem(key, value, allowed, closest(value, split_learning.MODEL_NAMES)))
+            if value not in split_learning_card.MODEL_NAMES:
+                allowed = f"must be one of {', '.join(split_learning_card.MODEL_NAMES)}"
+                problems.append(Problem(key, value, allowed, closest(value, split_learning_card.MODEL_NAMES)))
         elif key == "name":
             given[key] = value
             if not value or Path(value).name != value or value.startswith("."):

@@ -340,7 +340,7 @@ def _write(
     spent = mechanisms.by_organisation(engine.order)
     if shares := mechanisms.clipped(spent):
         log.info("rows that were clipped (computed without noise, so not private; no result has it): %s", shares)
-    exposes, keys = federation.module.EXPOSES, keys_of(config)
+    exposes, keys = federation.exposes, keys_of(config)
     shown = disclosures(federation.info, exposes, keys, vars(config.privacy))
     discloses = [[one.source, one.observer, one.words] for one in shown]
     model = vars(config.model) if config.model else None

@@ -7,9 +7,10 @@ import tarfile
 import numpy as np
 import pytest
 
+from vflbench.cards.data.images.cifar10 import Config
 from vflbench.config import convert
 from vflbench.data.images import cifar, cifar10
-from vflbench.data.images.cifar10 import Config, divide, load
+from vflbench.data.images.cifar10 import divide, load
 from vflbench.types import ConfigError, DataError
 
 TRAIN = [f"data_batch_{i}" for i in range(1, 6)]

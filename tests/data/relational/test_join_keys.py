@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from vflbench.cards.data.relational.sql import Config, Table
 from vflbench.data.relational.sql import load
-from vflbench.data.relational.sql_config import Config, Table
 from vflbench.types import DataError
 
 N = 30

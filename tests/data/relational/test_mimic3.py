@@ -9,13 +9,14 @@ import pytest
 from scipy.stats import skew
 
 from tests.conftest import absent
+from vflbench.cards.data.relational.mimic3 import Config
 from vflbench.config import convert
 from vflbench.data import sources
 from vflbench.data.readers import csv_files
 from vflbench.data.relational import mimic3 as module
 from vflbench.data.relational import mimic3_events as measured
 from vflbench.data.relational import mimic3_statistics
-from vflbench.data.relational.mimic3 import Config, load, split_patients
+from vflbench.data.relational.mimic3 import load, split_patients
 from vflbench.data.relational.mimic3_events import COLUMNS, NEVER, Stays, parse_values
 from vflbench.data.relational.mimic3_statistics import statistics, window_statistics
 from vflbench.types import ConfigError, DataError

@@ -7,11 +7,12 @@ import pandas as pd
 import pytest
 
 from tests.conftest import absent
+from vflbench.cards.data.relational.movielens import Config
 from vflbench.config import convert
 from vflbench.data import sources
 from vflbench.data.divide.splits import split_rows
 from vflbench.data.relational import movielens, movielens_files
-from vflbench.data.relational.movielens import GENRES, Config, load
+from vflbench.data.relational.movielens import GENRES, load
 from vflbench.types import ConfigError, DataError
 
 USERS = ["1::F::1::10::48067", "2::M::56::16::70072", "3::M::25::0::55117", "9::F::35::20::02460"]

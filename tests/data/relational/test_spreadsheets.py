@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import xlwt
 
+from vflbench.cards.data.relational import sql as sql_card
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.table_sources import Source
-from vflbench.data.relational import sql, sql_config
+from vflbench.data.relational import sql
 from vflbench.types import DataError, Problem
 
 DAY = datetime.date(2024, 1, 31)
@@ -128,7 +129,7 @@ def test_a_spreadsheet_is_a_table_to_be_joined(tmp_path):
     where = {name: tmp_path / f"{name}.xlsx" for name in ("left", "right")}
     xlsx(where["left"], a=[["id", "x", "y"], *([i, i / 7, i % 2] for i in range(40))])
     xlsx(where["right"], a=[["id", "z"], *([i, i / 3] for i in range(40))])
-    tables = {name: sql_config.Table(url=str(path), keys=["id"]) for name, path in where.items()}
+    tables = {name: sql_card.Table(url=str(path), keys=["id"]) for name, path in where.items()}
     tables["left"].label = "y"
     task = sql.load(sql.Config(tables=tables, joins=["left.id = right.id"]), "relational", 1, 0, None)
     assert [name for name, _ in task.source.files] == ["left.xlsx", "right.xlsx"]

@@ -13,10 +13,11 @@ import psycopg
 import pytest
 
 from tests.data.relational.conftest import PASSWORD
+from vflbench.cards.data.readers import table_sources as table_sources_card
+from vflbench.cards.data.relational.sql import Config
 from vflbench.config import convert
 from vflbench.data.readers import databases, table_sources
 from vflbench.data.readers.table_sources import Source
-from vflbench.data.relational.sql_config import Config
 from vflbench.types import DataError
 
 DATABASES = ("duckdb", "sqlite", "postgresql")
@@ -38,7 +39,7 @@ TRICKLING = {
 def make(here, request, monkeypatch):
     """A function: kind, query, timeout -> a Source of a database whose table t has the columns id and name."""
 
-    def made(kind, query, timeout=table_sources.QUERY_TIMEOUT):
+    def made(kind, query, timeout=table_sources_card.QUERY_TIMEOUT):
         if kind == "postgresql":
             server = request.getfixturevalue("server")
             monkeypatch.setenv("SHOP_PASSWORD", PASSWORD)

@@ -7,11 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from vflbench.cards.data.relational.yelp import Config
 from vflbench.config import convert
 from vflbench.data import sources
 from vflbench.data.divide.splits import split_rows
 from vflbench.data.relational import yelp, yelp_lines
-from vflbench.data.relational.yelp import Config, load
+from vflbench.data.relational.yelp import load
 from vflbench.types import ConfigError, DataError
 
 WORDS = ["awful", "bad", "fine", "good", "great"]

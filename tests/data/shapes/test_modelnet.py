@@ -7,10 +7,11 @@ import zipfile
 import numpy as np
 import pytest
 
+from vflbench.cards.data.shapes.modelnet import Config
 from vflbench.config import convert
 from vflbench.data import sources
 from vflbench.data.shapes import modelnet, solids, views
-from vflbench.data.shapes.modelnet import CLASSES, Config, load
+from vflbench.data.shapes.modelnet import CLASSES, load
 from vflbench.types import ConfigError, DataError
 
 NAMES = CLASSES["modelnet10"]

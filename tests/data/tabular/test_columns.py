@@ -10,11 +10,14 @@ import pandas as pd
 import pytest
 
 import vflbench
+from vflbench.cards.data.tabular import tabular_files as tabular_files_card
+from vflbench.cards.data.tabular.columns import Keys
+from vflbench.cards.data.tabular.tabular_files import Config
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.table_sources import Source
 from vflbench.data.tabular import columns, inspection, tabular_files
-from vflbench.data.tabular.columns import ColumnReport, Judged, Keys
-from vflbench.data.tabular.tabular_files import Config, load
+from vflbench.data.tabular.columns import ColumnReport, Judged
+from vflbench.data.tabular.tabular_files import load
 from vflbench.types import ConfigError, DataError
 
 N = 60
@@ -448,6 +451,6 @@ def test_an_entitys_own_column_is_no_leak_where_entities_are_held_out_whole(file
 def test_cells_that_hold_several_values_are_refused_by_name(tmp_path: Path, cell: object) -> None:
     frame = pd.DataFrame({"x": range(0, 90, 3), "y": [0, 1] * 15, "held": [cell] * 30})
     frame.to_parquet(tmp_path / "a.parquet")
-    config = tabular_files.Config(files=[str(tmp_path / "a.parquet")], label="y")
+    config = tabular_files_card.Config(files=[str(tmp_path / "a.parquet")], label="y")
     with pytest.raises(DataError, match=r"a.parquet, column held: holds \w+, not numbers or texts; list it in dataset"):
         tabular_files.load(config, "aligned", 2, 0, None)

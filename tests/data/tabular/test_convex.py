@@ -6,6 +6,8 @@ import cvxpy
 import numpy as np
 import pytest
 
+from vflbench.cards.data.tabular import gisette as gisette_card
+from vflbench.cards.data.tabular import ridge as ridge_card
 from vflbench.data import sources
 from vflbench.data.tabular import convex, gisette, ridge
 from vflbench.data.tabular.table import divide
@@ -111,7 +113,7 @@ def solved(monkeypatch):
 
 def test_a_minimum_is_remembered_by_content_not_by_division(solved):
     tasks = [
-        ridge.load(ridge.Config(samples=40, features=13), "aligned", parties, seed, None)
+        ridge.load(ridge_card.Config(samples=40, features=13), "aligned", parties, seed, None)
         for parties, seed in ((1, 0), (4, 1), (13, 2))
     ]
     assert len(solved) == 1 and len({task.optimum for task in tasks}) == 1
@@ -120,16 +122,16 @@ def test_a_minimum_is_remembered_by_content_not_by_division(solved):
     assert kept.stat().st_size < 250
     kept.write_text('{"minimum": ')  # cut short
     assert (
-        ridge.load(ridge.Config(samples=40, features=13), "aligned", 2, 0, None).optimum == tasks[0].optimum
+        ridge.load(ridge_card.Config(samples=40, features=13), "aligned", 2, 0, None).optimum == tasks[0].optimum
         and len(solved) == 2
     )
     text = json.loads(kept.read_text())
     for minimum in (text["minimum"] / 2, text["minimum"] * (1 + 1e-12)):  # changed
         kept.write_text(json.dumps(text | {"minimum": minimum}))
-        assert ridge.load(ridge.Config(samples=40, features=13), "aligned", 2, 0, None).optimum == tasks[0].optimum
+        assert ridge.load(ridge_card.Config(samples=40, features=13), "aligned", 2, 0, None).optimum == tasks[0].optimum
     assert len(solved) == 4 and folder.stat().st_mode & 0o077 == 0
-    ridge.load(ridge.Config(samples=40, features=13, alpha=2.0), "aligned", 2, 0, None)
-    ridge.load(ridge.Config(samples=40, features=13, noise=0.2), "aligned", 2, 0, None)
+    ridge.load(ridge_card.Config(samples=40, features=13, alpha=2.0), "aligned", 2, 0, None)
+    ridge.load(ridge_card.Config(samples=40, features=13, noise=0.2), "aligned", 2, 0, None)
     assert len(solved) == 6 and len(list(folder.iterdir())) == 3
 
 
@@ -160,7 +162,7 @@ def test_a_gap_that_is_not_closed_is_an_error(monkeypatch):
 def test_gisettes_twin_at_full_size():
     """The minimum at Gisette's size, proved by its duality gap within the solver; an l1 problem: most of theta is 0."""
     task = divide(
-        gisette.Config(source="synthetic"),
+        gisette_card.Config(source="synthetic"),
         gisette.twin(),
         DataSource("synthetic"),
         Metric("accuracy", "max"),

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vflbench.cards.data.tabular.criteo import Config
 from vflbench.config import convert
 from vflbench.data import sources
 from vflbench.data.divide.splits import split_rows
 from vflbench.data.readers import csv_files
 from vflbench.data.tabular import criteo
-from vflbench.data.tabular.criteo import Config, load
+from vflbench.data.tabular.criteo import load
 from vflbench.types import ConfigError, DataError
 
 LINE = "\t".join(["1", "5", "-2", "", "0", "1382", *["3"] * 8, "68fd1e64", "", "FB936136", "0", *["a"] * 22])

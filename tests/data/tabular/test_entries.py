@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from vflbench.cards.data.tabular.tabular_files import Config
 from vflbench.config import convert
-from vflbench.data.tabular.tabular_files import Config, check, load
+from vflbench.data.tabular.tabular_files import check, load
 from vflbench.types import ConfigError, DataError
 
 N = 60

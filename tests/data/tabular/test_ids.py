@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from vflbench.cards.data.tabular.entries import Entry
+from vflbench.cards.data.tabular.tabular_files import Config
 from vflbench.data.tabular import tabular_files
-from vflbench.data.tabular.entries import Entry
-from vflbench.data.tabular.tabular_files import Config
 from vflbench.types import ConfigError, DataError
 
 N = 40

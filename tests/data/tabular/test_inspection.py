@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from vflbench.cards.data.tabular.tabular_files import Config
 from vflbench.data.tabular import inspection, tabular_files
-from vflbench.data.tabular.tabular_files import Config, load
+from vflbench.data.tabular.tabular_files import load
 from vflbench.types import ConfigError, DataError
 
 N = 40

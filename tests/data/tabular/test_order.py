@@ -2,16 +2,17 @@
 
 import pytest
 
+from tests.options import card_of
 from vflbench import registry
 
-DIVIDED = [name for name in registry.datasets() if hasattr(registry.load_dataset(name).Config, "columns")]
+DIVIDED = [name for name in registry.datasets() if hasattr(registry.option_config("dataset", name), "columns")]
 SMALL = {"criteo": {"samples": 60}, "synthetic": {"samples": 60, "features": 20, "informative": 5, "redundant": 3}}
 
 
 def test_it_stands_beside_columns():
     assert {"bank", "criteo", "ridge", "tabular_files"} <= set(DIVIDED)
     for name in registry.datasets():
-        config = registry.load_dataset(name).Config
+        config = registry.option_config("dataset", name)
         assert hasattr(config, "order") == (name in DIVIDED), name
 
 
@@ -30,7 +31,7 @@ def test_a_division_keeps_every_column_and_changes_who_has_it(name):
         kept = {}
     keys = {"name": name, **kept, **SMALL.get(name, {"samples": 60})}
     tasks = {
-        order: module.load(module.Config(**keys, order=order), "aligned", 2, 0, None)
+        order: module.load(card_of(module).Config(**keys, order=order), "aligned", 2, 0, None)
         for order in ("file", "interleaved", "shuffled")
     }
     widths = {order: [block.shape[1] for block in task.features] for order, task in tasks.items()}

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from vflbench.cards.data.tabular.tabular_files import Config
 from vflbench.data import sanity
 from vflbench.data.tabular import checking, inspection, table, tabular_files
-from vflbench.data.tabular.tabular_files import Config, load
+from vflbench.data.tabular.tabular_files import load
 from vflbench.types import ConfigError, DataError
 
 N = 120

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from vflbench.cards.data.tabular.entries import Entry
+from vflbench.cards.data.tabular.tabular_files import Config
 from vflbench.data.tabular import tabular_files
-from vflbench.data.tabular.tabular_files import Config
 from vflbench.types import ConfigError, DataError
 
 N = 40
@@ -183,7 +184,7 @@ def test_several_rows_of_an_id(tmp_path, frames, names):
         own.assign(visit=np.arange(N) % 4, **{name: np.arange(N) // 4}) for own, name in zip(frames, names, strict=True)
     )
     b = b.iloc[ORDER]
-    entry = tabular_files.Entry("b.csv", id=names[1])
+    entry = Entry("b.csv", id=names[1])
     for name, own in zip("ab", (a, b), strict=True):
         own.to_csv(tmp_path / f"{name}.csv", index=False)
     config = Config(files=["a.csv", entry], label="y", id="patient")
@@ -266,7 +267,7 @@ def test_a_column_without_a_name_is_an_id(tmp_path, frames):
     a, b = (own.set_axis(IDS) for own in frames)
     text = told(tmp_path, a, b.iloc[ORDER], index=(True, True))
     assert """type 'dataset.id=""'""" in text and """as 'dataset.leave_out=[""]'""" in text
-    for keys in ({"id": ""}, {"id": [""]}, {"files": [tabular_files.Entry(f"{name}.csv", id="") for name in "ab"]}):
+    for keys in ({"id": ""}, {"id": [""]}, {"files": [Entry(f"{name}.csv", id="") for name in "ab"]}):
         config = Config(**{"files": ["a.csv", "b.csv"], "label": "y", **keys})
         task = tabular_files.load(config, "aligned", 2, 0, tmp_path)
         assert [block.shape[1] for block in task.features] == [1, 2]

@@ -14,7 +14,17 @@ import xlwt
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import r2_score, roc_auc_score
 
+from tests.options import card_of
 from vflbench import registry
+from vflbench.cards.data.tabular import bank as bank_card
+from vflbench.cards.data.tabular import blog as blog_card
+from vflbench.cards.data.tabular import breast_cancer as breast_cancer_card
+from vflbench.cards.data.tabular import credit as credit_card
+from vflbench.cards.data.tabular import digits as digits_card
+from vflbench.cards.data.tabular import energy as energy_card
+from vflbench.cards.data.tabular import gisette as gisette_card
+from vflbench.cards.data.tabular import ridge as ridge_card
+from vflbench.cards.data.tabular import synthetic as synthetic_card
 from vflbench.config import convert
 from vflbench.data.tabular import bank, blog, breast_cancer, credit, digits, energy, gisette, ridge, synthetic
 from vflbench.types import ConfigError, DataError
@@ -62,7 +72,7 @@ def energy_lines(rows: int = 40) -> list[str]:
 
 def test_energy(tmp_path):
     put(tmp_path, "appliances_energy/energydata_complete.csv.gz", gzip.compress("\n".join(energy_lines()).encode()))
-    task = energy.load(energy.Config(), "aligned", 2, 0, tmp_path)
+    task = energy.load(energy_card.Config(), "aligned", 2, 0, tmp_path)
     assert [block.shape for block in task.features] == [(24, 14), (24, 13)] and (task.metric.name, task.classes) == (
         "rmse",
         0,
@@ -72,7 +82,7 @@ def test_energy(tmp_path):
         task.source.lacks,
     ) == ("partial", "40 of 19,735 readings")
     assert sorted([*task.labels, *task.truth("val"), *task.truth("test")]) == [10.0 * (i + 1) for i in range(40)]
-    convex = energy.load(energy.Config(problem="ridge"), "aligned", 27, 0, tmp_path)
+    convex = energy.load(energy_card.Config(problem="ridge"), "aligned", 27, 0, tmp_path)
     assert convex.parties == 27 and convex.objective.weight == 0.1 and len(convex.labels) == 40
 
 
@@ -81,10 +91,10 @@ def test_energy_in_time(tmp_path):
     first, *lines = energy_lines()
     mixed = "\n".join([first, *lines[::2], *lines[1::2]]).encode()
     put(tmp_path, "appliances_energy/energydata_complete.csv", mixed)
-    task = energy.load(energy.Config(split="time"), "aligned", 2, 0, tmp_path)
+    task = energy.load(energy_card.Config(split="time"), "aligned", 2, 0, tmp_path)
     parts = (task.labels, task.truth("val"), task.truth("test"))
     assert [(min(own), max(own)) for own in parts] == [(10, 240), (250, 280), (290, 400)]
-    refused = energy.check(energy.Config(split="time", problem="ridge"), "aligned", 2)
+    refused = energy.check(energy_card.Config(split="time", problem="ridge"), "aligned", 2)
     assert [str(problem) for problem in refused] == ["dataset.split=time: problem=ridge holds no rows out: use random."]
     twin = energy.twin()
     assert twin.times is not None and len(twin.times) == len(twin.labels)
@@ -97,7 +107,7 @@ def test_energy_names_a_malformed_line(tmp_path):
     with pytest.raises(
         DataError, match=r"appliances_energy/energydata_complete\.csv, line 6: Expected 29 columns, got 30"
     ):
-        energy.load(energy.Config(), "aligned", 2, 0, tmp_path)
+        energy.load(energy_card.Config(), "aligned", 2, 0, tmp_path)
 
 
 # --- blog -------------------------------------------------------------------------------------------------------------
@@ -130,14 +140,14 @@ def test_blog_in_its_archive_and_unpacked(tmp_path, posts):
     put(tmp_path / "a", "blogfeedback/BlogFeedback.zip", zipped({**posts, "New Folder/": b""}))
     for name, data in posts.items():
         put(tmp_path / "b", f"blogfeedback/{name}", data)
-    first, second = (blog.load(blog.Config(), "aligned", 2, 0, tmp_path / folder) for folder in "ab")
+    first, second = (blog.load(blog_card.Config(), "aligned", 2, 0, tmp_path / folder) for folder in "ab")
     np.testing.assert_array_equal(whole(first), whole(second))
     assert whole(first).shape == (10, 280) and [block.shape[1] for block in first.features] == [140, 140]
     assert sorted([*first.labels, *first.truth("val"), *first.truth("test")]) == list(range(10))
     assert len(first.source.files) == 1 and len(second.source.files) == 5
     # both: the archive is read, and only it is named
     put(tmp_path / "b", "blogfeedback/BlogFeedback.zip", zipped(posts))
-    assert [name for name, _ in blog.load(blog.Config(), "aligned", 2, 0, tmp_path / "b").source.files] == [
+    assert [name for name, _ in blog.load(blog_card.Config(), "aligned", 2, 0, tmp_path / "b").source.files] == [
         "blogfeedback/BlogFeedback.zip"
     ]
 
@@ -145,7 +155,7 @@ def test_blog_in_its_archive_and_unpacked(tmp_path, posts):
 def test_blog_in_time(tmp_path, posts):
     """The training file trains. Of four days, the later ones are for testing: no day is in two parts."""
     put(tmp_path, "blogfeedback/BlogFeedback.zip", zipped(posts))
-    task = blog.load(blog.Config(split="time", validation=0.1, test=0.7), "aligned", 2, 0, tmp_path)
+    task = blog.load(blog_card.Config(split="time", validation=0.1, test=0.7), "aligned", 2, 0, tmp_path)
     assert (task.labels, task.truth("val"), task.truth("test"))[0].tolist() == [0, 1]
     assert task.truth("val").tolist() == [2, 3] and task.truth("test").tolist() == [4, 5, 6, 7, 8, 9]
     times = blog.twin().times
@@ -159,11 +169,11 @@ def test_blog_names_a_malformed_line_of_a_member(tmp_path, posts):
         DataError,
         match=r"BlogFeedback\.zip, blogData_test-2012\.02\.03\.00_00\.csv, line 3: Expected 281 columns, got 2",
     ):
-        blog.load(blog.Config(), "aligned", 2, 0, tmp_path)
+        blog.load(blog_card.Config(), "aligned", 2, 0, tmp_path)
     del posts[blog.NAMES[3]]
     put(tmp_path, "blogfeedback/BlogFeedback.zip", zipped(posts))
     with pytest.raises(DataError, match=r"holds no file blogData_test-2012\.02\.03"):
-        blog.load(blog.Config(), "aligned", 2, 0, tmp_path)
+        blog.load(blog_card.Config(), "aligned", 2, 0, tmp_path)
 
 
 # --- bank -------------------------------------------------------------------------------------------------------------
@@ -187,7 +197,7 @@ def test_bank_in_both_editions_and_both_packings(tmp_path):
         put(tmp_path / "zip", edition.archive.path, zipped({edition.member: held[variant]}))
         put(tmp_path / variant, edition.unpacked.path, held[variant])
     for variant, columns in (("additional", 20), ("full", 16)):
-        config = bank.Config(variant=variant, verify=False)
+        config = bank_card.Config(variant=variant, verify=False)
         tasks = [bank.load(config, "aligned", columns, 0, tmp_path / folder) for folder in ("zip", variant)]
         np.testing.assert_array_equal(whole(tasks[0]), whole(tasks[1]))
         assert (
@@ -197,19 +207,19 @@ def test_bank_in_both_editions_and_both_packings(tmp_path):
         )
         assert sum(len(labels) for labels in (tasks[0].labels, *tasks[0].held_out_labels.values())) == 50
         assert sum(int(labels.sum()) for labels in (tasks[0].labels, *tasks[0].held_out_labels.values())) == 10
-    auto = bank.load(bank.Config(verify=False), "aligned", 2, 0, tmp_path / "zip")
+    auto = bank.load(bank_card.Config(verify=False), "aligned", 2, 0, tmp_path / "zip")
     assert auto.source.variant == "additional" and [name for name, _ in auto.source.files] == [
         "bank_marketing/bank-additional.zip"
     ]
-    assert bank.load(bank.Config(verify=False), "aligned", 2, 0, tmp_path / "full").source.variant == "full"
+    assert bank.load(bank_card.Config(verify=False), "aligned", 2, 0, tmp_path / "full").source.variant == "full"
     with pytest.raises(DataError, match="wrong checksum"):
-        bank.load(bank.Config(), "aligned", 2, 0, tmp_path / "zip")
+        bank.load(bank_card.Config(), "aligned", 2, 0, tmp_path / "zip")
 
 
 def test_bank_names_a_malformed_line(tmp_path):
     put(tmp_path, "bank_marketing/bank-full.csv", calls("full").replace(b'"yes"', b'"maybe"', 3))
     with pytest.raises(DataError, match=r"bank_marketing/bank-full\.csv, line \d+: 'maybe' is not one of"):
-        bank.load(bank.Config(), "aligned", 2, 0, tmp_path)
+        bank.load(bank_card.Config(), "aligned", 2, 0, tmp_path)
 
 
 # --- credit -----------------------------------------------------------------------------------------------------------
@@ -251,7 +261,8 @@ def test_credit_as_uci_and_as_kaggle_publish_it(tmp_path):
     lines[0] = ",".join(["ID", *(f'"X{number}"' for number in range(1, 24)), "Y"])
     put(tmp_path / "renamed", "credit_default/UCI_Credit_Card.csv", "\r\n".join(lines).encode("utf-8-sig"))
     first, *others = (
-        credit.load(credit.Config(), "aligned", 23, 0, tmp_path / folder) for folder in ("uci", "kaggle", "renamed")
+        credit.load(credit_card.Config(), "aligned", 23, 0, tmp_path / folder)
+        for folder in ("uci", "kaggle", "renamed")
     )
     for other in others:
         np.testing.assert_array_equal(whole(first), whole(other))
@@ -263,7 +274,7 @@ def test_credit_says_what_an_xls_needs(tmp_path, monkeypatch):
     write_xls(tmp_path / "credit_default/default of credit card clients.xls", clients())
     monkeypatch.setitem(sys.modules, "python_calamine", None)
     with pytest.raises(DataError, match=r"needs python-calamine: pip install 'vflbench\[excel\]'"):
-        credit.load(credit.Config(), "aligned", 2, 0, tmp_path)
+        credit.load(credit_card.Config(), "aligned", 2, 0, tmp_path)
 
 
 def test_credit_names_a_malformed_row(tmp_path):
@@ -271,10 +282,10 @@ def test_credit_names_a_malformed_row(tmp_path):
     rows[4][2] = 7  # SEX
     write_xls(tmp_path / "credit_default/default of credit card clients.xls", rows)
     with pytest.raises(DataError, match=r"credit card clients\.xls, line 7: '7' is not one of 1, 2 \(SEX\)"):
-        credit.load(credit.Config(), "aligned", 2, 0, tmp_path)
+        credit.load(credit_card.Config(), "aligned", 2, 0, tmp_path)
     (tmp_path / "credit_default/default of credit card clients.xls").write_bytes(b"<html>not found</html>")
     with pytest.raises(DataError, match=r"not an Excel \.xls file"):
-        credit.load(credit.Config(), "aligned", 2, 0, tmp_path)
+        credit.load(credit_card.Config(), "aligned", 2, 0, tmp_path)
 
 
 # --- gisette ----------------------------------------------------------------------------------------------------------
@@ -306,7 +317,7 @@ def test_gisette_in_all_its_formats(tmp_path, pictures):
     put(tmp_path / "svm", "gisette/gisette_scale", libsvm(values, signs))
     put(tmp_path / "bz2", "gisette/gisette_scale.bz2", bz2.compress(libsvm(values, signs)))
     tasks = {
-        folder: gisette.load(gisette.Config(beta=0.05), "aligned", 40, 0, tmp_path / folder)
+        folder: gisette.load(gisette_card.Config(beta=0.05), "aligned", 40, 0, tmp_path / folder)
         for folder in ("uci", "svm", "bz2")
     }
     expected = (values - values.min(axis=0)) / np.maximum(np.ptp(values, axis=0), 1)
@@ -347,14 +358,14 @@ def test_gisette_names_a_malformed_line(tmp_path, pictures, file, old, new, mess
     for name, data in held.items():
         put(tmp_path, f"gisette/{name}", data)
     with pytest.raises(DataError, match=message):
-        gisette.load(gisette.Config(), "aligned", 2, 0, tmp_path)
+        gisette.load(gisette_card.Config(), "aligned", 2, 0, tmp_path)
 
 
 # --- made up, or with scikit-learn ------------------------------------------------------------------------------------
 
 
 def test_ridge_is_the_papers_problem():
-    task = ridge.load(ridge.Config(), "aligned", 40, 0, None)
+    task = ridge.load(ridge_card.Config(), "aligned", 40, 0, None)
     assert [block.shape for block in task.features] == [(1000, 50)] * 40 and task.source.kind == "synthetic"
     features = np.concatenate(task.features, axis=1)
     assert features.std() == pytest.approx(1 / np.sqrt(1000), rel=0.01) and task.labels.std() == pytest.approx(
@@ -365,28 +376,28 @@ def test_ridge_is_the_papers_problem():
     assert task.optimum == pytest.approx(
         ((features @ theta - task.labels) ** 2).sum() / 2 + (theta**2).sum() / 2, rel=1e-10
     )
-    assert ridge.load(ridge.Config(), "aligned", 40, 7, None).optimum == task.optimum
-    learning = ridge.load(ridge.Config(problem="learning", samples=50, features=6), "aligned", 3, 0, None)
+    assert ridge.load(ridge_card.Config(), "aligned", 40, 7, None).optimum == task.optimum
+    learning = ridge.load(ridge_card.Config(problem="learning", samples=50, features=6), "aligned", 3, 0, None)
     assert learning.metric.name == "rmse" and [len(learning.labels), len(learning.truth("test"))] == [30, 15]
 
 
 def test_scikit_learns_data_is_real():
-    task = breast_cancer.load(breast_cancer.Config(), "aligned", 10, 0, None)
+    task = breast_cancer.load(breast_cancer_card.Config(), "aligned", 10, 0, None)
     assert (
         task.source.kind == "real"
         and [block.shape for block in task.features] == [(569, 3)] * 10
         and task.labels.sum() == 357
     )
     assert 0 < task.optimum < 0.3
-    ten = digits.load(digits.Config(), "aligned", 4, 0, None)
+    ten = digits.load(digits_card.Config(), "aligned", 4, 0, None)
     assert (
         ten.classes == 10 and ten.metric.name == "accuracy" and [block.shape[1] for block in ten.features] == [16] * 4
     )
-    odd = digits.load(digits.Config(problem="sparse_logistic"), "aligned", 4, 0, None)
+    odd = digits.load(digits_card.Config(problem="sparse_logistic"), "aligned", 4, 0, None)
     assert odd.classes == 2 and len(odd.labels) == 1797 and odd.labels.sum() == 906 and "odd" in odd.source.note
     for module in (breast_cancer, digits):
-        assert [problem.key for problem in convert(module.Config, {"source": "synthetic"})[1]] == ["source"]
-    images = digits.load(digits.Config(), "sharded", 5, 0, None)
+        assert [problem.key for problem in convert(card_of(module).Config, {"source": "synthetic"})[1]] == ["source"]
+    images = digits.load(digits_card.Config(), "sharded", 5, 0, None)
     assert images.public.shape == (1, 8, 8) and images.public.rows == (216, 216, 216, 215, 215) and images.classes == 10
     # of the aligned one the first party has the upper two rows
     pixels, first = images.joined().features[:, 0], ten.features[0]
@@ -406,12 +417,12 @@ def test_scikit_learns_data_is_real():
     ids=["breast_cancer", "synthetic", "ridge", "energy", "bank", "credit"],
 )
 def test_rows_are_dealt_to_more_workers_than_there_are_columns(module, keys):
-    config = module.Config(**keys)
+    config = card_of(module).Config(**keys)
     shards = module.load(config, "sharded", 40, 0, None)
     columns = module.load(config, "aligned", 1, 0, None)
     assert len(shards.shards) == 40 and shards.public.samples == len(columns.labels) and shards.metric == columns.metric
     assert shards.public.shape == columns.features[0].shape[1:] and shards.source == columns.source
-    skewed = module.Config(**keys, sharding="dirichlet", dirichlet_alpha=100.0)
+    skewed = card_of(module).Config(**keys, sharding="dirichlet", dirichlet_alpha=100.0)
     if columns.classes:
         assert len(set(module.load(skewed, "sharded", 4, 0, None).public.rows)) > 2
     else:
@@ -420,15 +431,15 @@ def test_rows_are_dealt_to_more_workers_than_there_are_columns(module, keys):
 
 
 def test_synthetic_at_a_small_size():
-    config = synthetic.Config(samples=2000, features=30, informative=6, redundant=4)
+    config = synthetic_card.Config(samples=2000, features=30, informative=6, redundant=4)
     task = synthetic.load(config, "aligned", 2, 0, None)
     assert [block.shape for block in task.features] == [(1200, 15)] * 2 and task.features[0].dtype == np.float32
     assert auroc_of(task) > 0.8
-    problems = synthetic.check(synthetic.Config(features=5), "aligned", 6)
+    problems = synthetic.check(synthetic_card.Config(features=5), "aligned", 6)
     assert [problem.key for problem in problems] == ["algorithm.parties", "dataset.informative + dataset.redundant"]
 
     def wrong(module, **keys):
-        return {problem.key for problem in convert(module.Config, keys)[1]} == keys.keys()
+        return {problem.key for problem in convert(card_of(module).Config, keys)[1]} == keys.keys()
 
     assert wrong(
         synthetic, source="real", features=1, informative=1, redundant=-1, separation=0, flipped=1, beta=0, samples=9
@@ -458,7 +469,7 @@ def auroc_of(task) -> float:
 )
 def test_twins_of_classifications(name, shape, positive, auroc, caplog):
     module = registry.load_dataset(name)
-    task = module.load(module.Config(source="synthetic", samples=4000), "aligned", shape[1], 0, None)
+    task = module.load(card_of(module).Config(source="synthetic", samples=4000), "aligned", shape[1], 0, None)
     assert "SYNTHETIC TWIN" in caplog.text and task.source.kind == "synthetic" and task.parties == shape[1]
     made = module.twin("additional") if name == "bank" else module.twin()
     assert made.values.shape == shape and made.labels.mean() == pytest.approx(positive, abs=0.002)
@@ -466,7 +477,9 @@ def test_twins_of_classifications(name, shape, positive, auroc, caplog):
         if column in made.levels:
             assert set(np.unique(made.values[:, i])) <= set(range(len(made.levels[column])))
     assert auroc < auroc_of(task) < 0.98
-    assert module.load(module.Config(), "aligned", 2, 0, None).source.kind == "synthetic"  # without any data_root
+    assert (
+        module.load(card_of(module).Config(), "aligned", 2, 0, None).source.kind == "synthetic"
+    )  # without any data_root
 
 
 @pytest.mark.parametrize("name", ["energy", "blog"])
@@ -475,7 +488,7 @@ def test_twins_of_regressions(name, monkeypatch):
     assert {"energy": (19735, 27), "blog": (60021, 280)}[name] == (module.SAMPLES, len(module.COLUMNS))
     if name == "blog":
         change(monkeypatch, module, twin=lambda: module.twin(4000))
-    task = module.load(module.Config(source="synthetic", samples=4000), "aligned", 2, 0, None)
+    task = module.load(card_of(module).Config(source="synthetic", samples=4000), "aligned", 2, 0, None)
     assert whole(task).shape == (4000, len(module.COLUMNS)) and task.labels.min() >= 0
     model = Ridge(300.0).fit(np.concatenate(task.features, axis=1), task.labels)
     assert (
@@ -486,7 +499,7 @@ def test_twins_of_regressions(name, monkeypatch):
 
 def test_gisettes_twin_learns(monkeypatch):
     change(monkeypatch, gisette, twin=lambda: gisette.twin(500))
-    task = gisette.load(gisette.Config(source="synthetic", problem="learning"), "aligned", 2, 0, None)
+    task = gisette.load(gisette_card.Config(source="synthetic", problem="learning"), "aligned", 2, 0, None)
     assert whole(task).shape == (500, 5000) and 0.12 < np.mean(whole(task) > 0) < 0.14
     assert 0.75 < auroc_of(task) < 1
 
@@ -495,6 +508,6 @@ def test_gisettes_twin_learns(monkeypatch):
 def test_a_data_root_without_the_files_is_an_error(name, tmp_path):
     module = registry.load_dataset(name)
     with pytest.raises(DataError, match=rf"dataset {name}: not complete .* dataset\.source=synthetic"):
-        module.load(module.Config(), "aligned", 2, 0, tmp_path)
+        module.load(card_of(module).Config(), "aligned", 2, 0, tmp_path)
     with pytest.raises(ConfigError, match=r"algorithm\.parties=5001"):
-        module.load(module.Config(), "aligned", 5001, 0, tmp_path)
+        module.load(card_of(module).Config(), "aligned", 5001, 0, tmp_path)

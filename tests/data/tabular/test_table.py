@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from vflbench.cards.data.tabular import blog as blog_card
+from vflbench.cards.data.tabular import synthetic as synthetic_card
+from vflbench.cards.data.tabular.table import ClassKeys, Keys, RegressionKeys
 from vflbench.config import convert
-from vflbench.data.tabular import blog, sets, synthetic, table
-from vflbench.data.tabular.table import ClassKeys, Keys, Layout, RegressionKeys, Table, divide, read_text
+from vflbench.data.tabular import sets, synthetic, table
+from vflbench.data.tabular.table import Layout, Table, divide, read_text
 from vflbench.types import ConfigError, DataError, DataSource, Metric
 
 SOURCE, METRIC = DataSource("real", note="made"), Metric("rmse", "min")
@@ -80,7 +83,7 @@ def test_every_layout_is_cut(layout):
     given.values[:, 0] = np.arange(200) == 5  # 14 deviations from its mean, or nowhere in training
     largest = []
     for clip in (None, 2.0):
-        task = divide(blog.Config(clip=clip, test=0.1), given, SOURCE, METRIC, **how)
+        task = divide(blog_card.Config(clip=clip, test=0.1), given, SOURCE, METRIC, **how)
         held = {"aligned": "features", "sharded": "shards", "relational": "clients"}[layout]
         parts = [part if layout == "aligned" else part.features for part in getattr(task, held)]
         largest.append(max(float(np.abs(part).max()) for part in parts))
@@ -148,9 +151,9 @@ def test_columns_are_divided_as_given():
     ],
 )
 def test_columns_that_do_not_add_up_are_named_before_anything_is_loaded(columns, parties, message):
-    config = synthetic.Config(columns=columns)
+    config = synthetic_card.Config(columns=columns)
     assert [str(problem)[: len(message)] for problem in synthetic.check(config, "aligned", parties)] == [message]
-    assert not synthetic.check(synthetic.Config(columns=[50, 450]), "aligned", 2)
+    assert not synthetic.check(synthetic_card.Config(columns=[50, 450]), "aligned", 2)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from vflbench.cards.data.tabular.tabular_files import Config
 from vflbench.config import convert
 from vflbench.data.divide.splits import by_class
 from vflbench.data.matching import psi_bytes
 from vflbench.data.tabular import alignment
-from vflbench.data.tabular.tabular_files import Config, check, load
+from vflbench.data.tabular.tabular_files import check, load
 from vflbench.types import ConfigError, DataError
 
 N = 60

@@ -1,23 +1,12 @@
 """What methods share whose workers average with all neighbours, by the weights of a mixing matrix W."""
 
-from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 from vflbench.algorithms.gossip import shared
-from vflbench.algorithms.gossip.shared import WorkerKeys
 from vflbench.data.tasks import ShardedTask
 from vflbench.federation import topology
 from vflbench.federation.party import PartySpec, Program, party_names
 from vflbench.types import ConfigError, Problem, RunConfig
-
-
-@dataclass
-class AveragingKeys(WorkerKeys):
-    """Keys of these methods."""
-
-    # W: 1 / (1 + the larger degree of the two) | 1 / (1 + the largest degree of all)
-    weights: Literal["metropolis", "uniform"] = "metropolis"
 
 
 def averaging(program: Program, task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -24,48 +24,21 @@ CHOCO, and top-k has no guarantee there. Without compression and with gamma = 1 
 A gamma too large for the compressor diverges, also late: with 1 % of the entries 0.3 does.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vflbench.algorithms.gossip import exposes, shared
-from vflbench.algorithms.gossip.averaging import AveragingKeys, averaging
+from vflbench.algorithms.gossip.averaging import averaging
 from vflbench.algorithms.gossip.shared import LocalSgd
+from vflbench.cards.algorithms.gossip.choco_sgd import Config
+from vflbench.cards.federation.codecs import int8 as int8_card
+from vflbench.cards.federation.codecs import topk as topk_card
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.codecs import int8, topk
 from vflbench.federation.party import Party, PartySpec
-from vflbench.types import AlgorithmInfo, Count, Range, RunConfig, Sent
-
-ALGORITHM = AlgorithmInfo(
-    name="choco_sgd",
-    summary="decentralized SGD on rows of each worker's own, with compressed changes and a memory of them",
-    paper="Koloskova et al. 2019, arXiv 1902.00340; with local steps 2020, arXiv 1907.09356",
-    label="CHOCO-SGD",
-    place=8,
-    **shared.FAMILY,
-    divided_by="workers",
-    topologies=("ring", "path", "grid", "complete", "erdos_renyi", "clusters", "edge_list"),
-    exact="it compresses by itself: algorithm.compression",
-    assumes=("seed",),
-)
-EXPOSES = (
-    Sent("change", "worker", "worker", "parameters", "worker", noised=exposes.NOISED),
-    *exposes.of_models("worker", "change"),
-)
-
-
-@dataclass
-class Config(AveragingKeys):
-    """Keys of CHOCO-SGD."""
-
-    name: str = "choco_sgd"
-    compression: Literal["none", "topk", "int8", "sign"] = "sign"  # Q
-    fraction: Annotated[float, Range(above=0, at_most=1)] = 0.01  # compression=topk: share of the entries
-    gamma: Annotated[float, Range(above=0, at_most=1)] = 0.5  # step towards the neighbours; must suit the compression
-    local_steps: Count = 1  # steps for one exchange
+from vflbench.types import RunConfig
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -79,7 +52,7 @@ class Compressor:
     def __init__(self, cfg: Config, sizes: list[int], rng: np.random.Generator) -> None:
         self.kind, self.sizes, self.rng = cfg.compression, sizes, rng
         self.module: Any = {"topk": topk, "int8": int8}.get(self.kind)
-        self.keys = topk.Config(fraction=cfg.fraction) if self.kind == "topk" else int8.Config()
+        self.keys = topk_card.Config(fraction=cfg.fraction) if self.kind == "topk" else int8_card.Config()
 
     def encode(self, change: Tensor) -> tuple[Tensor, ...]:
         """What is sent of a change (D,)."""

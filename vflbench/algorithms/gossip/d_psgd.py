@@ -19,42 +19,12 @@ Departures from the paper
    sum. L2 is added after that, neither clipped nor noised (leasgd.py, 6).
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
-from vflbench.algorithms.gossip import exposes, shared
-from vflbench.algorithms.gossip.averaging import AveragingKeys, averaging
+from vflbench.algorithms.gossip.averaging import averaging
 from vflbench.algorithms.gossip.shared import LocalSgd
+from vflbench.cards.algorithms.gossip.d_psgd import Config
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import Party, PartySpec
-from vflbench.types import AlgorithmInfo, RunConfig, Sent
-
-ALGORITHM = AlgorithmInfo(
-    name="d_psgd",
-    summary="decentralized SGD on rows of each worker's own: every iteration averages models with all neighbours",
-    paper="Lian et al. 2017, arXiv 1705.09056",
-    label="D-PSGD",
-    place=1,
-    **shared.FAMILY,
-    divided_by="workers",
-    topologies=("ring", "path", "grid", "complete", "erdos_renyi", "clusters", "edge_list"),
-    # any codec: an average of rounded models is one with noise
-    remembered=("model",),
-    assumes=("seed",),
-)
-EXPOSES = (
-    Sent("model", "worker", "worker", "parameters", "worker", noised=exposes.NOISED),
-    *exposes.of_models("worker", "model"),
-)
-
-
-@dataclass
-class Config(AveragingKeys):
-    """Keys of D-PSGD."""
-
-    name: str = "d_psgd"
-    # models are averaged beside (the paper) | after the gradient step
-    mixing: Literal["parallel", "after"] = "parallel"
+from vflbench.types import RunConfig
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:

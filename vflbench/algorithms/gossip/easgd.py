@@ -10,50 +10,13 @@ Departures from the paper: the score is the mean over the workers' models, as fo
 centre's; there is no momentum.
 """
 
-from dataclasses import dataclass
-
-from vflbench.algorithms.gossip import exposes, shared
-from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys
+from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip.shared import LocalSgd
+from vflbench.cards.algorithms.gossip.easgd import Config
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.models import classifiers
-from vflbench.types import AlgorithmInfo, Problem, RunConfig, Sent
-
-ALGORITHM = AlgorithmInfo(
-    name="easgd",
-    summary="SGD on rows of each worker's own, pulled towards the centre variable of a parameter server",
-    paper="Zhang, Choromanska, LeCun 2015, arXiv 1412.6651",
-    label="EASGD",
-    place=2,
-    **shared.FAMILY,
-    divided_by="workers",
-    # any codec: a pull towards a rounded model is one with noise
-    remembered=("model", "centre"),
-    assumes=("seed",),
-)
-EXPOSES = (
-    Sent("centre", "server", "worker", "parameters", "worker", noised=exposes.NOISED, note="a mean over time of all"),
-    Sent("model", "worker", "server", "parameters", "worker", noised=exposes.NOISED),
-    *exposes.of_models("server", "model"),
-)
-
-
-@dataclass
-class Config(WorkerKeys):
-    """Keys of EASGD."""
-
-    name: str = "easgd"
-    local_steps: int = 1  # tau: iterations per exchange with the server
-    beta: float = 0.9  # m alpha, below 2 m / (m + 1)
-
-
-def check(config: RunConfig) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    beta, m = config.algorithm.beta, config.algorithm.workers
-    # Without gradients, an exchange scales the distance of the workers' mean from the centre by 1 - beta - beta / m.
-    limit = 2 * m / (m + 1)
-    allowed = f"must be at least 0 and below 2 m / (m + 1) = {limit:.4g} for {m} workers, where the centre diverges"
-    return [] if 0 <= beta < limit else [Problem("algorithm.beta", beta, allowed)]
+from vflbench.types import RunConfig
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:

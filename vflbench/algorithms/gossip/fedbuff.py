@@ -42,55 +42,22 @@ Departures from the paper, and what it leaves open
    the mean worker's share of all updates. Noise is for so many.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 from torch.nn.utils import vector_to_parameters
 
-from vflbench.algorithms.gossip import exposes, shared
-from vflbench.algorithms.gossip.shared import LocalSgd, WorkerKeys
+from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip.shared import LocalSgd
+from vflbench.cards.algorithms.gossip.fedbuff import Config
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.models import classifiers
-from vflbench.types import AlgorithmInfo, ConfigError, Count, Positive, Problem, Range, RunConfig, Sent
+from vflbench.types import ConfigError, Problem, RunConfig
 
-ALGORITHM = AlgorithmInfo(
-    name="fedbuff",
-    summary="FedBuff: FedAvg without rounds: a server adds updates as they come, and moves after every few of them",
-    paper="Nguyen et al. 2022, arXiv 2106.06639",
-    label="FedBuff",
-    place=10,
-    **shared.FAMILY,
-    divided_by="workers",
-    time_dependent=True,
-)
-EXPOSES = (
-    Sent("model", "server", "worker", "parameters", "worker", noised=exposes.NOISED, note="a mean over time of all"),
-    Sent("update", "worker", "server", "parameters", "worker", noised=exposes.NOISED, note="the change of a model"),
-    Sent("round", "server", "worker", "timing", "worker"),
-    *exposes.of_models("server", "update"),
-)
 MAIL = {"model": (SERVER,), "round": (SERVER,)}  # a worker's
 IDLE = -1
-
-
-@dataclass
-class Config(WorkerKeys):
-    """Keys of FedBuff."""
-
-    name: str = "fedbuff"
-    buffer: Count = 2  # K: updates for one step of the server
-    # share of the workers that train at a time; at least one worker
-    concurrency: Annotated[float, Range(above=0, at_most=1)] = 0.4
-    local_epochs: Positive = 1.0  # a worker's passes from a model to its update, over the rows of the mean worker
-    server_lr: Positive = 1.0  # eta_g
-    # privacy=dp_sgd: a worker's updates at most, over the mean worker's
-    uneven: Annotated[float, Range(at_least=1)] = 1.0
-
-
-check = shared.check_causal
 
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -14,53 +14,27 @@ A round is an epoch, or 1 / rounds_per_epoch of one: every worker takes as many 
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vflbench import seeding
+from vflbench.cards.algorithms.gossip.shared import WorkerKeys as WorkerKeys  # where plug-ins look for it
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import PartySpec, Program, batchable, party_names
 from vflbench.models import DTYPES, classifiers
 from vflbench.models.classifiers import Network
 from vflbench.privacy import examples
 from vflbench.privacy.accountant import History
-from vflbench.types import ConfigError, Count, Problem, Range, RunConfig
+from vflbench.types import ConfigError, Problem, RunConfig
 
-FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
-    "layouts": ("sharded",),
-    "reports": ("parameters",),
-    "privacy": ("none", "dp_sgd"),
-    "models": ("mlp3", "cnn3", "logistic"),
-    "epochs": True,
-}
 AHEAD = 256  # rows that are gathered at once: several batches where they are small
 Moved = tuple[Tensor, Tensor, Tensor]  # w, the running mean of losses, their sum
 RUNNING = 0.9  # weight of the past in the running mean of mini-batch losses
 # a random batch is filled up to a multiple of 1/8 of its expected size: so workers' batches have few different sizes
 PADDING = 8
-
-
-@dataclass
-class Keys:
-    """Keys of all methods with local SGD."""
-
-    name: str = ""
-    batch_size: int = 32  # rows of a worker's batch
-    lr: float = 0.1  # eta: learning rate
-    weight_decay: Annotated[float, Range(at_least=0)] = 1e-4  # L2
-    rounds_per_epoch: Count = 1  # rounds (and evaluations) in a pass over the data
-    default_rounds: Count = 8  # epochs, where epochs and rounds are null
-
-
-@dataclass
-class WorkerKeys(Keys):
-    """Keys of methods with several workers."""
-
-    workers: int = 5  # m
 
 
 def workers(program: Program, task: ShardedTask, config: RunConfig, **checked: Any) -> dict[str, PartySpec]:
@@ -77,19 +51,6 @@ def workers(program: Program, task: ShardedTask, config: RunConfig, **checked: A
     check_data(config, task.public, **checked)
     names = party_names("worker", len(task.shards))
     return {name: PartySpec(program, shard, role="worker") for name, shard in zip(names, task.shards, strict=True)}
-
-
-def check_pools(config: RunConfig) -> list[Problem]:
-    """Return a problem where there are too few workers to lead and to follow."""
-    few = config.algorithm.workers < 3
-    allowed = "must be at least 3: leaders must outnumber followers"
-    return [Problem("algorithm.workers", config.algorithm.workers, allowed)] if few else []
-
-
-def check_causal(config: RunConfig) -> list[Problem]:
-    """Return a problem where messages have no times of their own, which a time-dependent method needs."""
-    allowed = f"{config.algorithm.name} depends on when each message comes: causal"
-    return [] if config.network.timing == "causal" else [Problem("network.timing", config.network.timing, allowed)]
 
 
 def check_data(

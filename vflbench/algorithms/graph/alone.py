@@ -5,7 +5,8 @@ sends no messages.
 """
 
 from vflbench.algorithms.graph.joint import joint_inference, local_loss, predictions
-from vflbench.algorithms.graph.shared import GraphLearner, Keys, update
+from vflbench.algorithms.graph.shared import GraphLearner, update
+from vflbench.cards.algorithms.graph.shared import Keys
 from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks
 from vflbench.data.tasks import GraphPart, GraphPublic
 from vflbench.federation.party import Party

@@ -15,7 +15,6 @@ Departures from the paper
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
@@ -28,16 +27,7 @@ from vflbench.data.graph.sampling import Block, draw_batch, full_block, sample_b
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.privacy import serving
-from vflbench.types import Positive, RunConfig
-
-
-@dataclass
-class GradientKeys:
-    """Keys of methods that send gradients."""
-
-    # with noise: largest L2 norm of a row of a gradient that is sent; null: privacy.clip / batch_size, as a loss is a
-    # mean over the batch
-    gradient_clip: Positive | None = None
+from vflbench.types import RunConfig
 
 
 def specs(task: GraphTask, config: RunConfig, ends: Sequence[int], full_edges: bool) -> dict[str, PartySpec]:

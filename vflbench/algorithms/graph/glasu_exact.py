@@ -4,36 +4,12 @@ Zhang, Hong, Chen: GLASU, arXiv 2303.09531, section 2.1. Communication is about 
 nothing is stale. The programs and the departures from the paper are in exact.py.
 """
 
-from dataclasses import dataclass
-
-from vflbench.algorithms.graph import exact, exposes, shared
+from vflbench.algorithms.graph import exact
 from vflbench.algorithms.graph.joint import aggregation_layers
+from vflbench.cards.algorithms.graph.glasu_exact import Config
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec
-from vflbench.types import AlgorithmInfo, RunConfig
-
-ALGORITHM = AlgorithmInfo(
-    name="glasu_exact",
-    summary="GLASU with exact gradients: the server back-propagates through each aggregation, one update per round",
-    paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 2.1",
-    label="GLASU (exact)",
-    place=4,
-    **shared.FAMILY,
-    privacy=("none", "gaussian_embedding", "edge_rr"),
-    attacks=("none", "edge_inference"),
-    noisy_serving=True,
-    exact="its gradients are exact only for the very numbers that were sent",
-    assumes=("aligned_rows", "labels"),
-)
-EXPOSES = (*exposes.MESSAGES, *exposes.GRADIENTS, *exposes.EDGES)
-check = shared.check
-
-
-@dataclass
-class Config(exact.GradientKeys, shared.AggregationKeys):
-    """Keys of GLASU with exact gradients."""
-
-    name: str = "glasu_exact"
+from vflbench.types import RunConfig
 
 
 def max_releases(config: RunConfig, rounds: int) -> int:

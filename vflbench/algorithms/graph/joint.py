@@ -19,7 +19,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vflbench.models.gnn import Adjacency, Backbone, Inputs
-from vflbench.types import Problem
 
 Merge = Callable[[int, Tensor], Tensor]  # (segment, own H^+) -> what enters the next segment
 Exchange = Callable[[int, Tensor], Awaitable[Tensor]]  # (segment, own tensor) -> what comes back
@@ -31,23 +30,6 @@ def aggregation_layers(layers: int, aggregations: int, chosen: Sequence[int] | N
         return tuple(chosen)
     block = layers // aggregations
     return tuple(range(block - 1, layers, block))
-
-
-def check(layers: int, aggregations: int, chosen: Sequence[int] | None) -> list[Problem]:
-    """What is wrong with the aggregation layers."""
-    problems = []
-    if chosen is not None:
-        if list(chosen) != sorted(set(chosen)) or not chosen or chosen[0] < 0 or chosen[-1] != layers - 1:
-            last = layers - 1
-            allowed = f"must list layers from 0 to {last}, ascending, each once, with the last layer {last} among them"
-            problems.append(Problem("algorithm.aggregation_layers", list(chosen), allowed))
-    elif not 1 <= aggregations <= layers or layers % aggregations:
-        divisors = [k for k in range(1, layers + 1) if layers % k == 0]
-        fitting = f"must divide algorithm.layers={layers}: {', '.join(map(str, divisors))}"
-        problems.append(
-            Problem("algorithm.aggregations", aggregations, f"{fitting}; or give algorithm.aggregation_layers")
-        )
-    return problems
 
 
 @dataclass(frozen=True)

@@ -10,44 +10,18 @@ is clipped, and a random batch's sum gets noise (privacy/examples.py). A table's
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 
 from vflbench.algorithms.joins import shared
 from vflbench.algorithms.joins.admm import sum_of
-from vflbench.algorithms.joins.shared import Keys, Labels, LocalTable, PartyKeys
+from vflbench.algorithms.joins.shared import Labels, LocalTable
+from vflbench.cards.algorithms.joins.centralized_join import Config
 from vflbench.data.tasks import AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.models import losses
 from vflbench.privacy import examples
-from vflbench.types import AlgorithmInfo, RunConfig
-
-ALGORITHM = AlgorithmInfo(
-    name="centralized_join",
-    summary="reference of learning over joins: one party joins all tables and runs SGD, no messages",
-    paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet), section 7",
-    label="Centralized join",
-    place=7,
-    **shared.FAMILY,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("predictions",),
-    privacy=("none", "dp_sgd"),
-    exact="it sends nothing",
-    assumes=("pooled",),
-    accounting=("strict", "tablepuppet"),
-)
-EXPOSES = ()
-check = shared.check
-
-
-@dataclass
-class Config(Keys, PartyKeys):
-    """Keys of the centralized join."""
-
-    name: str = "centralized_join"
-    batch_size: int = 10240  # B: rows of a batch
+from vflbench.types import RunConfig
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -11,42 +11,15 @@ With privacy=dp_sgd every row is in every batch by the protocol. So an epoch is 
 epsilon is exact by mu-GDP. Messages and bytes are the same.
 """
 
-from dataclasses import dataclass
-
-from vflbench.algorithms.joins import exposes, mapping, shared
+from vflbench.algorithms.joins import mapping, shared
 from vflbench.algorithms.joins.mapping import Join
-from vflbench.algorithms.joins.shared import JoinKeys, Labels, LocalTable
+from vflbench.algorithms.joins.shared import Labels, LocalTable
+from vflbench.cards.algorithms.joins.gd_join import Config
 from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.models import losses
 from vflbench.privacy import tables
-from vflbench.types import AlgorithmInfo, RunConfig
-
-ALGORITHM = AlgorithmInfo(
-    name="gd_join",
-    summary="learning over joins by gradient descent: one full-batch update an epoch",
-    paper="Kumar, Naughton, Patel, SIGMOD 2015; Schleich, Olteanu, Ciucanu, SIGMOD 2016",
-    label="GD on the join",
-    place=6,
-    **shared.FAMILY,
-    layouts=("relational",),
-    divided_by=None,
-    reports=("partial",),
-    privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
-    attacks=("none", "prediction_recovery", "residual_labels"),
-    # any codec: rounded predictions make a noisy gradient
-    remembered=("prediction", "residual"),
-    accounting=("strict", "tablepuppet", "everything"),
-)
-EXPOSES = exposes.EXPOSES
-check = shared.check
-
-
-@dataclass
-class Config(JoinKeys):
-    """Keys of GD over joins."""
-
-    name: str = "gd_join"
+from vflbench.types import RunConfig
 
 
 def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vflbench.cards.privacy.keys import trains_privately
 from vflbench.data.relational.join import Keys, hand_over, join, unite
 from vflbench.data.tasks import RelationalPart, RelationalPublic
 from vflbench.federation.party import SERVER, Party
 from vflbench.privacy import tables
 from vflbench.privacy.gradients import NoisyGradients, poisson, rehearsed
-from vflbench.privacy.tables import trains_privately
 from vflbench.types import DataError, RunConfig
 
 FEW = 0.1  # where a smaller share of a table's rows joins, the join is probably wrong

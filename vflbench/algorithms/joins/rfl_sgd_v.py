@@ -4,34 +4,6 @@ Xu et al.: TablePuppet, arXiv 2403.15839, section 4. Each way, one number is sen
 programs and the departures from the paper are in sgd.py.
 """
 
-from dataclasses import dataclass
+from vflbench.algorithms.joins import sgd
 
-from vflbench.algorithms.joins import exposes, sgd, shared
-from vflbench.types import AlgorithmInfo
-
-ALGORITHM = AlgorithmInfo(
-    name="rfl_sgd_v",
-    summary="learning over joins by SGD: one prediction per distinct table row of a batch",
-    paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet)",
-    label="RFL-SGD-V",
-    place=1,
-    **shared.FAMILY,
-    layouts=("relational",),
-    divided_by=None,
-    reports=("partial",),
-    privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
-    attacks=("none", "prediction_recovery", "residual_labels"),
-    # any codec: rounded predictions make noisy gradients; each batch has other rows, so nothing is remembered
-    accounting=("strict", "tablepuppet", "everything"),
-)
-EXPOSES = (*exposes.EXPOSES, *exposes.BATCHES)
-check = shared.check
 parties = sgd.parties
-
-
-@dataclass
-class Config(shared.JoinKeys):
-    """Keys of RFL-SGD-V."""
-
-    name: str = "rfl_sgd_v"
-    batch_size: int = 10240  # B: joined rows of a batch

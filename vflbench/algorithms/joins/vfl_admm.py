@@ -11,50 +11,20 @@ The unit of protection is a row of the joined table, because that is what a part
 times.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from vflbench.algorithms.joins import exposes, shared
+from vflbench.algorithms.joins import shared
 from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step, sum_of, theta_update
-from vflbench.algorithms.joins.shared import AdmmKeys, Labels, LocalTable, PartyKeys
+from vflbench.algorithms.joins.shared import Labels, LocalTable
+from vflbench.cards.algorithms.joins.vfl_admm import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.models import DTYPES, losses
 from vflbench.privacy import tables
-from vflbench.types import AlgorithmInfo, RunConfig
-
-ALGORITHM = AlgorithmInfo(
-    name="vfl_admm",
-    summary="vertical learning on aligned rows by ADMM: every party predicts every joined row, once a round",
-    paper="Xie et al. 2022, arXiv 2207.10226",
-    label="VFL-ADMM",
-    place=2,
-    **shared.FAMILY,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("partial",),
-    privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
-    attacks=("none", "prediction_recovery", "residual_labels"),
-    # any codec: the multipliers stay at the server; rounded residuals make inexact updates
-    remembered=("prediction", "residual"),
-    assumes=("join",),
-    accounting=("strict", "tablepuppet", "everything"),
-)
-EXPOSES = (
-    exposes.LABELS,
-    *exposes.LEARNING,
-)
-check = shared.check
-
-
-@dataclass
-class Config(AdmmKeys, PartyKeys):
-    """Keys of VFL-ADMM."""
-
-    name: str = "vfl_admm"
+from vflbench.types import RunConfig
 
 
 def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:

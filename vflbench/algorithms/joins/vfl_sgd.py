@@ -11,52 +11,21 @@ With privacy=dp_sgd the server draws every batch at random, each row with probab
 row is in it G times.
 """
 
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 import torch
 
-from vflbench.algorithms.joins import exposes, shared
-from vflbench.algorithms.joins.shared import Keys, Labels, LocalTable, PartyKeys
+from vflbench.algorithms.joins import shared
+from vflbench.algorithms.joins.shared import Labels, LocalTable
+from vflbench.cards.algorithms.joins.vfl_sgd import Config
+from vflbench.cards.privacy.keys import trains_privately
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.models import losses, scalar
 from vflbench.privacy import tables
 from vflbench.privacy.gradients import poisson, rehearsed
-from vflbench.privacy.tables import trains_privately
-from vflbench.types import AlgorithmInfo, RunConfig
-
-ALGORITHM = AlgorithmInfo(
-    name="vfl_sgd",
-    summary="vertical learning on aligned rows by SGD: every party predicts every joined row of a batch",
-    paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet), section 7",
-    label="VFL-SGD",
-    place=3,
-    **shared.FAMILY,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("partial",),
-    privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
-    attacks=("none", "prediction_recovery", "residual_labels"),
-    # any codec: rounded predictions make noisy gradients; each batch has other rows, so nothing is remembered
-    assumes=("join",),
-    accounting=("strict", "tablepuppet", "everything"),
-)
-EXPOSES = (
-    exposes.LABELS,
-    *exposes.DRAWN,
-    *exposes.LEARNING,
-)
-check = shared.check
-
-
-@dataclass
-class Config(Keys, PartyKeys):
-    """Keys of VFL-SGD."""
-
-    name: str = "vfl_sgd"
-    batch_size: int = 10240  # B: rows of a batch
+from vflbench.types import RunConfig
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -11,8 +11,6 @@ Departures: noise on votes, as in PATE (Papernot et al., arXiv 1610.05755), is l
 training needs protection, and votes of the evaluation are outside of every mechanism's epsilon. So it takes none.
 """
 
-from dataclasses import dataclass
-
 import torch
 
 from vflbench.algorithms.graph import alone, shared
@@ -20,38 +18,7 @@ from vflbench.algorithms.graph.joint import joint_inference, predictions
 from vflbench.data.graph.sampling import full_block
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import SERVER, Party, PartySpec
-from vflbench.types import AlgorithmInfo, Count, RunConfig, Sent
-
-ALGORITHM = AlgorithmInfo(
-    name="ensemble",
-    summary="each client trains alone, and a server adds up their predictions; training sends nothing",
-    paper="folklore; as a baseline of GLASU",
-    label="Ensemble",
-    place=2,
-    layouts=("graph",),
-    divided_by="parties",
-    reports=("predictions",),
-    assumes=("aligned_rows", "labels"),
-    models=("gcnii", "gcn", "gat", "residual_gcn", "pyg"),
-    exact="it sends predictions of held-out nodes only, which no codec compresses",
-    refuses=(("any", "training sends nothing, and no mechanism covers votes of the evaluation"),),
-    one_shot=True,
-)
-EXPOSES = (
-    Sent(
-        "prediction", "client", "server", "predictions", "client",
-        keys=("val", "test"), times="per evaluation", served=True,
-    ),
-)  # fmt: skip
-check = shared.check
-
-
-@dataclass
-class Config(shared.Keys):
-    """Keys of the ensemble."""
-
-    name: str = "ensemble"
-    default_rounds: Count = 500  # T, where rounds is null
+from vflbench.types import RunConfig
 
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:

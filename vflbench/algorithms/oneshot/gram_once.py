@@ -30,76 +30,18 @@ Departures from the papers
 4. The keeper learns s_k: the mean label behind each of its rows. cross=rows tells it nothing, and sends its rows.
 """
 
-from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 
-from vflbench.algorithms.joins import exposes, mapping, shared
-from vflbench.algorithms.joins.shared import JoinKeys
+from vflbench.algorithms.joins import mapping, shared
+from vflbench.cards.algorithms.oneshot.gram_once import Config
 from vflbench.data.relational.join import hand_over
 from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
 from vflbench.federation.party import SERVER, Party, PartySpec
-from vflbench.types import AlgorithmInfo, ConfigError, Count, Implied, Problem, Range, RunConfig, Sent
-
-ALGORITHM = AlgorithmInfo(
-    name="gram_once",
-    summary="least squares over a join in one exchange: tables send sums and rows once, and the minimum is exact",
-    paper="Schleich, Olteanu, Ciucanu, SIGMOD 2016; Kumar, Naughton, Patel, SIGMOD 2015",
-    label="Gram once",
-    place=3,
-    layouts=("relational",),
-    divided_by="parts",
-    reports=("partial",),
-    models=("linear",),
-    one_shot=True,
-    exact="least squares is exact only with the very sums that were sent",
-    refuses=(("any", "tables send whole rows and exact sums, which no mechanism clips or noises"),),
-)
-EXPOSES = (
-    *exposes.TABLES,
-    Sent("ask", "server", "client", "sizes", "all", times="round 1", note="whether to send rows"),
-    Sent("gram", "client", "server", "sums", "client", times="round 1"),
-    Sent("sums", "client", "server", "sums", "client", times="round 1", note="by key, for each other table"),
-    Sent("rows", "client", "server", "raw", "client", times="round 1", note="not of the keeper, nor with the labels"),
-    Sent("moments", "server", "client", "sums", "all", when=("cross", "moments"), times="round 1"),
-    Implied(
-        "client",
-        "label_owner",
-        "labels",
-        ("moments",),
-        "argued",
-        "moments begin with the mean label behind each of its rows",
-        exact=True,
-        times="round 1",
-        when=("cross", "moments"),
-    ),
-    Sent("weights", "server", "client", "parameters", "all", times="round 1"),
-)
-
-
-@dataclass
-class Config:
-    """Keys of gram_once."""
-
-    name: str = "gram_once"
-    parts: Count = 1  # horizontal parts of each table, one client each, where the data set does not say
-    cross: Literal["moments", "rows"] = "moments"  # the largest table gets moments, or sends its rows as the others do
-    penalty: Annotated[float, Range(at_least=0)] = 1e-4  # lambda: L2, beside the mean of squares
-    key_hash: Literal["sha256", "none"] = JoinKeys.key_hash  # how join keys are handed over: sha256 | none (in clear)
-    default_rounds: Count = 1  # one is all: later rounds change nothing
-
-
-def check(config: RunConfig) -> list[Problem]:
-    """What is wrong across keys: the model must be the linear one."""
-    model, problems = config.model, []
-    if model.relu_output:
-        problems.append(Problem("model.relu_output", "true", "least squares has no closed form with it: use false"))
-    if model.intercept == "none":
-        problems.append(Problem("model.intercept", "none", "the minimum has an intercept: use label"))
-    return problems
+from vflbench.types import ConfigError, Problem, RunConfig
 
 
 def devices(task: RelationalTask, config: RunConfig) -> tuple[str, ...]:

@@ -27,68 +27,30 @@ Departures from the paper, and what it leaves open
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vflbench.algorithms.graph import alone, exposes, private, shared
+from vflbench.algorithms.graph import alone, private, shared
 from vflbench.algorithms.graph.joint import joint_inference, predictions
-from vflbench.algorithms.graph.shared import Keys
 from vflbench.algorithms.oneshot.forms import Projection, columns
+from vflbench.cards.algorithms.oneshot.graph_once import Config
+from vflbench.cards.models import gnn as gnn_card
 from vflbench.data.graph.sampling import Graph, full_block
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.models import DTYPES, gnn
 from vflbench.privacy.gaussian import GaussianEmbedding
-from vflbench.types import AlgorithmInfo, Count, Given, Implied, Range, RunConfig, Sent
+from vflbench.types import RunConfig
 
-ALGORITHM = AlgorithmInfo(
-    name="graph_once",
-    summary="each client sends features and edges, or propagated features, once; a server trains on them",
-    paper="Wu et al. 2019, arXiv 1902.07153 (SGC), for form=propagated",
-    label="Graph once",
-    place=1,
-    layouts=("graph",),
-    divided_by="parties",
-    reports=("predictions",),
-    assumes=("aligned_rows",),
-    models=("gcnii", "gcn", "gat", "residual_gcn", "pyg"),
-    privacy=("none", "gaussian_embedding", "edge_rr"),
-    one_shot=True,
-)
-RAW, Z = ("form", "raw"), ("form", "propagated")
-EXPOSES = (
-    Sent("features", "client", "server", "raw", "client", when=RAW, times="round 1", noised=exposes.ROWS),
-    Sent("features", "client", "server", "edges", "client", when=RAW, times="round 1", noised=("edge_rr",)),
-    Sent("features", "client", "server", "projection", "client", when=Z, times="round 1", noised=exposes.ROWS),
-    Implied(
-        "server", "client", "edges", ("features",), "argued", "propagated rows of neighbours are alike",
-        times="round 1", when=Z, noised=exposes.EDGES_OR_ROWS,
-    ),
-    Sent("labels", "client", "server", "labels", "client", times="round 1"),
-    Given("client", "all", "ids", "the node ids of every split"),
-)  # fmt: skip
-check = shared.check
 NOT_COVERED = {  # by epsilon of a row
     "raw": ("labels", private.EDGES),
     "propagated": ("labels", private.EDGES, "principal directions", "a node's raw features"),
 }
-
-
-@dataclass
-class Config(Keys):
-    """Keys of graph_once."""
-
-    name: str = "graph_once"
-    form: Literal["raw", "propagated"] = "raw"  # what is sent
-    hops: Annotated[int, Range(at_least=0)] = 2  # form=propagated: K, steps of propagation
-    components: Count = 16  # form=propagated: r, principal components of each client
-    head: Literal["mlp", "linear"] = "mlp"  # form=propagated: mlp (a hidden layer) | linear
 
 
 def max_releases(config: RunConfig, rounds: int) -> int:
@@ -259,7 +221,9 @@ async def on_rows(me: Party, data: None, public: GraphPublic, config: RunConfig,
 class Head(nn.Module):
     """Logits of rows (n, width): linear, or with one hidden layer of ReLUs and dropout."""
 
-    def __init__(self, config: gnn.Config, kind: str, width: int, classes: int, generator: torch.Generator) -> None:
+    def __init__(
+        self, config: gnn_card.Config, kind: str, width: int, classes: int, generator: torch.Generator
+    ) -> None:
         super().__init__()
         sizes = [width, config.hidden, classes] if kind == "mlp" else [width, classes]
         self.drop, pairs = config.dropout, list(itertools.pairwise(sizes))

@@ -18,12 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vflbench.cards.models.vertical import IMAGES
 from vflbench.data.tasks import AlignedPublic
 from vflbench.models import DTYPES, trees, vertical
 from vflbench.models.bins import table
 from vflbench.models.metrics import METRICS
 from vflbench.models.split_learning import Active, Passive
-from vflbench.models.vertical import DEEP, IMAGES
+from vflbench.models.vertical import DEEP
 from vflbench.seeding import batches
 from vflbench.types import RunConfig
 

@@ -35,119 +35,38 @@ Departures, and what the source leaves open
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 
 from vflbench.algorithms.oneshot import forms, learners
 from vflbench.algorithms.oneshot.learners import Boosted, Examples, Linear, Network, Networks
+from vflbench.cards.algorithms.oneshot.send_once import HELD_OUT, Config
+from vflbench.cards.models.vertical import IMAGES
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec, party_names
-from vflbench.models.bins import MOST_BINS, Bins, pack, table
-from vflbench.models.vertical import IMAGES
+from vflbench.models.bins import Bins, pack, table
 from vflbench.privacy import serving
 from vflbench.privacy.rr_bins import RandomisedBins
 from vflbench.types import (
     DEVICES,
-    AlgorithmInfo,
     ConfigError,
-    Count,
-    Positive,
     Problem,
-    Range,
     RunConfig,
-    Sent,
-    convex_problem,
-    own_rows,
 )
 
-HELD_OUT = "what is learnt at home is scored on rows held out: dataset.problem=learning"
-
-ALGORITHM = AlgorithmInfo(
-    name="send_once",
-    summary="each passive party sends its columns once (binned, raw or projected); the label owner learns at home",
-    paper="Tian et al. 2020, arXiv 2011.02796 (vertical FederBoost), for form=bins",
-    label="Send once",
-    place=0,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("predictions",),
-    assumes=("aligned_rows",),
-    privacy=("none", "gaussian_embedding", "gdp_embedding", "rr_bins"),
-    noisy_serving=True,
-    models=("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
-    epochs=True,
-    one_shot=True,
-    own_rows=True,
-)
-NOISED = ("gaussian_embedding", "gdp_embedding")
 NOT_COVERED = (  # by epsilon of a row: nothing comes back, and no model is trained on it where it is sent
     "evaluation exchanges",
     "means and scales of columns, where they are standardised: they are taken without noise",
 )
-EXPOSES = (
-    Sent(
-        "features", "passive", "active", "binned", "passive", keys=("val", "test"), when=("form", "bins"),
-        times="round 1", noised=(*NOISED, "rr_bins"), served=True,
-    ),
-    Sent(
-        "features", "passive", "active", "raw", "passive", when=("form", "raw"),
-        times="round 1", noised=NOISED, served=True,
-    ),
-    Sent(
-        "features", "passive", "active", "projection", "passive", when=("form", "pca"),
-        times="round 1", noised=NOISED, served=True,
-    ),
-)  # fmt: skip
 ACTIVE = "active"
 OTHERWISE = "otherwise"  # the test rows, served as privacy.serving does not say
-
-
-@dataclass
-class Config:
-    """Keys of send_once."""
-
-    name: str = "send_once"
-    parties: Count = 2  # organisations: the active one, which has the labels, and passive ones
-    form: Literal["bins", "raw", "pca"] = "bins"  # of the columns that are sent
-    bins: Annotated[int, Range(at_least=2, at_most=MOST_BINS)] = 32  # form=bins: the most of a column
-    components: Count = 8  # form=pca: r, principal components of each party's columns
-    learner: Literal["trees", "linear", "model"] = "trees"  # trees | linear (exact) | model (that of model=)
-    fallback: bool = True  # the active party also trains on its own columns alone, and validation chooses
-    patience: Count = 15  # iterations without a better validation metric, after which a learner stops
-    learning_rate: Positive = 0.1  # learner=trees
-    leaves: Annotated[int, Range(at_least=2)] = 31  # learner=trees: the most of a tree
-    penalty: Annotated[float, Range(at_least=0)] = 1e-4  # learner=linear: L2, beside the mean loss
-    batch_size: Count = 256  # learner=model
-    lr: Positive = 0.001  # learner=model: learning rate
-    optimizer: Literal["adam", "sgd"] = "adam"  # learner=model: adam | sgd
-    default_rounds: Count = 250  # iterations at most, where epochs and rounds are null
 
 
 def max_releases(config: RunConfig, rounds: int) -> int:
     """How often a row is released: once."""
     return 1
-
-
-def check(config: RunConfig) -> list[Problem]:
-    """What is wrong across keys: a codec that finds nothing to compress, and images that are none any more."""
-    cfg, problems = config.algorithm, []
-    if problem := convex_problem(config.dataset):
-        problems.append(Problem("dataset.problem", problem, HELD_OUT))
-    if cfg.form == "bins" and config.codec.name != "none":
-        allowed = "bin numbers are whole, and codecs compress fractions: use algorithm.form=raw or pca, or fewer bins"
-        problems.append(Problem("codec", config.codec.name, allowed))
-    if own_rows(config.dataset) == "train" and cfg.learner != "trees":
-        allowed = "takes no rows without the others' columns: use trees, or dataset.own_rows=fit"
-        problems.append(Problem("algorithm.learner", cfg.learner, allowed))
-    if config.privacy.name == "rr_bins" and cfg.form != "bins":
-        problems.append(Problem("privacy", "rr_bins", "randomises bin numbers: use algorithm.form=bins"))
-    images = cfg.learner == "model" and config.model.name in IMAGES
-    if images and (cfg.form != "raw" or config.privacy.name != "none"):
-        allowed = f"model={config.model.name} takes images: use raw, without privacy"
-        problems.append(Problem("algorithm.form", cfg.form, allowed))
-    return problems
 
 
 def most(task: AlignedTask, config: RunConfig) -> dict[str, int]:

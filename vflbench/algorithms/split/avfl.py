@@ -10,38 +10,14 @@ Departures
    batch is taken when all its embeddings are there.
 """
 
-from dataclasses import dataclass
-
-from vflbench.algorithms.split import exposes, private, shared
-from vflbench.algorithms.split.shared import ACTIVE, Keys, Side, latest_first, run_ahead, score
+from vflbench.algorithms.split import private, shared
+from vflbench.algorithms.split.shared import ACTIVE, Side, latest_first, run_ahead, score
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
-from vflbench.types import AlgorithmInfo, Count, RunConfig
+from vflbench.types import RunConfig
 
-ALGORITHM = AlgorithmInfo(
-    name="avfl",
-    summary="asynchronous split learning: one worker per party, stale gradients",
-    paper="Chen et al. 2020, arXiv 2007.06081; a baseline of PubSub-VFL",
-    label="AVFL",
-    place=3,
-    **shared.FAMILY,
-    attacks=("none", "embedding_inversion", "label_inference"),
-    time_dependent=True,
-    # any codec: rounded embeddings and gradients are stale ones with noise
-    assumes=("aligned_rows",),
-)
-EXPOSES = exposes.EXPOSES
 most, max_releases = shared.most, private.max_releases
-check = shared.check_asynchronous
-
-
-@dataclass
-class Config(Keys):
-    """Keys of AVFL."""
-
-    name: str = "avfl"
-    outstanding: Count = 5  # batches of the passive worker that wait for their gradient, at most
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

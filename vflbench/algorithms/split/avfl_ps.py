@@ -10,12 +10,9 @@ Departures
 3. The reported training loss is the mean of the pairs' means, whatever their numbers of batches.
 """
 
-from dataclasses import dataclass
-
-from vflbench.algorithms.split import exposes, private, shared
+from vflbench.algorithms.split import private, shared
 from vflbench.algorithms.split.shared import (
     ACTIVE,
-    PairKeys,
     Side,
     average,
     latest_first,
@@ -24,34 +21,13 @@ from vflbench.algorithms.split.shared import (
     score,
     workers_of,
 )
+from vflbench.cards.algorithms.split.avfl_ps import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
-from vflbench.types import AlgorithmInfo, Count, RunConfig
+from vflbench.types import RunConfig
 
-ALGORITHM = AlgorithmInfo(
-    name="avfl_ps",
-    summary="asynchronous split learning with a parameter server and paired workers",
-    paper="the architecture of Falcon; a baseline of PubSub-VFL",
-    label="AVFL-PS",
-    place=4,
-    **shared.FAMILY,
-    time_dependent=True,
-    # any codec: rounded embeddings and gradients are stale ones with noise; replicas stay inside an organisation
-    assumes=("aligned_rows",),
-)
-EXPOSES = (*exposes.PAIRED, *exposes.REPLICAS)
-check = shared.check_asynchronous
 most, max_releases = shared.most, private.max_releases
-
-
-@dataclass
-class Config(PairKeys):
-    """Keys of AVFL-PS."""
-
-    name: str = "avfl_ps"
-    outstanding: Count = 5  # batches of a passive worker that wait for their gradient, at most
-    average_every: Count | None = None  # batches of an epoch between two averages; null: at the end of an epoch
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -12,18 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 from vflbench.algorithms.split.broker import Broker
 from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient
-from vflbench.types import FederationError, Sent
+from vflbench.types import FederationError
 
-EXPOSES = (  # between hubs, and inside an organisation
-    Sent("notice", "passive", "active", "ids", "all"),
-    Sent("notice", "active", "passive", "ids", "all"),
-    Sent("epoch", "passive", "active", "timing", "passive"),
-    Sent("epoch", "active", "passive", "timing", "active"),
-    Sent("task", "active", "active_worker", "embeddings", "passive"),
-    Sent("worker", "active_worker", "active", "gradients", "active"),
-    Sent("task", "passive", "passive_worker", "gradients", "active"),
-    Sent("worker", "passive_worker", "passive", "embeddings", "passive"),
-)
 # per worker, given up one after the other without a step of their party: more only where no attempt can be in time
 MOST_ATTEMPTS = 1000
 

@@ -37,99 +37,22 @@ Departures
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal
 
 import numpy as np
 
-from vflbench.algorithms.split import exposes, shared
 from vflbench.algorithms.split.boosting import FRACTION, LEAF, Labels, Trees, sampled
 from vflbench.algorithms.split.sealing import Sealing
 from vflbench.algorithms.split.shared import ACTIVE
+from vflbench.cards.algorithms.split import shared as shared_card
+from vflbench.cards.algorithms.split.secureboost import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
-from vflbench.models.bins import MOST_BINS, Bins, table
+from vflbench.models.bins import Bins, table
 from vflbench.types import (
-    AlgorithmInfo,
     ConfigError,
-    Count,
-    Implied,
-    Positive,
     Problem,
-    Range,
     RunConfig,
-    Sent,
 )
-
-ALGORITHM = AlgorithmInfo(
-    name="secureboost",
-    summary="boosted trees by exchange of histograms; with protection=paillier labels and gradients are encrypted",
-    paper="Cheng et al. 2021, arXiv 1901.08755; Chen et al. 2021, arXiv 2110.10927 (SecureBoost+)",
-    label="SecureBoost",
-    place=6,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("predictions",),
-    refuses=(("any", "protection=paillier hides the gradients from passive parties"),),
-    exact="subtraction needs the sums as they are",
-    protections=("none", "paillier"),
-    assumes=("aligned_rows",),
-    epochs=True,
-)
-EXPOSES = (
-    Sent(
-        "gradient", "active", "passive", "labels", "active", when=("protection", "none"), note="labels: g = p - y",
-    ),
-    Sent("gradient", "active", "passive", "ciphertext", "active", when=("protection", "paillier")),
-    Sent("rows", "active", "passive", "ids", "active", when=("goss", True), note="most of them have large gradients"),
-    Sent("bins", "passive", "active", "sizes", "passive", times="once", note="how many bins it has"),
-    Sent("histogram", "passive", "active", "binned", "passive", note="sums of gradients up to each bin"),
-    Sent("nodes", "active", "passive", "ids", "all", note="which rows fall into the same node"),
-    Sent("split", "active", "passive", "sizes", "active", note="which column and bin won"),
-    Sent(
-        "side", "passive", "active", "binned", "passive", keys=exposes.HELD_OUT, served=True,
-        note="which rows are below the edge of a split",
-    ),
-    Implied(
-        "passive", "active", "labels", ("nodes",), "argued",
-        "rows of a node that is no longer split are alike in their labels, also where gradients are encrypted",
-    ),
-    Implied(
-        "passive", "active", "labels", ("rows",), "argued",
-        "rows of a rare class are kept more often, also where gradients are encrypted", when=("goss", True),
-    ),
-)  # fmt: skip
-
-
-@dataclass
-class Config:
-    """Keys of SecureBoost."""
-
-    name: str = "secureboost"
-    parties: Count = 2  # organisations: the active one, which has the labels, and passive ones
-    depth: Annotated[int, Range(at_least=1, at_most=12)] = 5  # levels of splits
-    bins: Annotated[int, Range(at_least=2, at_most=MOST_BINS)] = 32  # the most of a column
-    learning_rate: Positive = 0.3
-    l2: Annotated[float, Range(at_least=0)] = 1.0  # lambda: penalty of a leaf's value
-    min_child_weight: Annotated[float, Range(at_least=0)] = 1.0  # the least H of a child
-    first_tree: Literal["all", "active"] = "all"  # who grows the first tree, whose nodes tell most about labels
-    goss: bool = False  # a tree is grown from a sample of the rows, by their gradients
-    top_rate: Annotated[float, Range(at_least=0, at_most=1)] = 0.2  # goss: share of rows with the largest gradients
-    other_rate: Annotated[float, Range(at_least=0, at_most=1)] = 0.1  # goss: share of all rows, drawn from the others
-    packing: bool = True  # paillier: g and h in one ciphertext
-    subtraction: bool = True  # of two children the smaller one's histogram is sent
-    compression: bool = True  # paillier, with packing: several bins in one ciphertext
-    default_rounds: Count = 60  # trees (of each class), where epochs and rounds are null
-
-
-def check(config: RunConfig) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    cfg: Config = config.algorithm
-    problems = shared.check_learning(config)
-    if cfg.goss and (cfg.top_rate + cfg.other_rate > 1 or (cfg.top_rate < 1 and not cfg.other_rate)):
-        allowed = f"with top_rate={cfg.top_rate}: above 0, and at most 1 together"
-        problems.append(Problem("algorithm.other_rate", cfg.other_rate, allowed))
-    return problems
 
 
 def devices(task: AlignedTask, config: RunConfig) -> tuple[str, ...]:
@@ -146,7 +69,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """
     cfg: Config = config.algorithm
     if task.objective is not None:
-        raise ConfigError([Problem("dataset.problem", task.objective.kind, shared.HELD_OUT)])
+        raise ConfigError([Problem("dataset.problem", task.objective.kind, shared_card.HELD_OUT)])
     if cfg.goss and cfg.top_rate < 1 and not round(cfg.other_rate * len(task.labels)):
         allowed = f"of {len(task.labels)} training rows that is none: more"
         raise ConfigError([Problem("algorithm.other_rate", cfg.other_rate, allowed)])

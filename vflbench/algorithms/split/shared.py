@@ -8,15 +8,16 @@ import logging
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vflbench.algorithms.split import private
+from vflbench.cards.algorithms.split.shared import HELD_OUT
+from vflbench.cards.models.vertical import IMAGES
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import work
 from vflbench.federation.delays import Delays
@@ -24,23 +25,12 @@ from vflbench.federation.party import PartySpec, Program, party_names
 from vflbench.federation.work import Work
 from vflbench.models import DTYPES, columns, vertical
 from vflbench.models.split_learning import Active, Embedded, Passive
-from vflbench.models.vertical import DEEP, IMAGES
+from vflbench.models.vertical import DEEP
 from vflbench.privacy import serving
-from vflbench.types import ConfigError, Count, Problem, Range, RunConfig, convex_problem
+from vflbench.types import ConfigError, Problem, RunConfig
 
-FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
-    "layouts": ("aligned",),
-    "divided_by": "parties",
-    "reports": ("predictions",),
-    "privacy": ("none", "gdp_embedding", "label_rr", "gaussian_gradient", "embedding_and_label"),
-    "models": ("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
-    "noisy_serving": True,
-    "epochs": True,
-    "modelled": True,
-}
 ACTIVE = "active"  # the organisation that has the labels, and that organisation's own party
 log = logging.getLogger(__name__)
-HELD_OUT = "split networks are scored on rows held out: dataset.problem=learning"
 SCORED = 65536  # held-out rows that are scored at once: a table may be larger than memory
 
 
@@ -68,26 +58,6 @@ class Gradient(NamedTuple):
     attempt: int
     time: float
     dz: Tensor  # d loss / d z
-
-
-@dataclass
-class Keys:
-    """Keys that all split learning methods share."""
-
-    name: str = ""
-    # organisations: the active one, which has the labels, and the passive ones
-    parties: Annotated[int, Range(at_least=2)] = 2
-    batch_size: int = 256  # B: rows of a batch
-    lr: float = 0.001  # learning rate
-    optimizer: Literal["adam", "sgd"] = "adam"  # adam | sgd; each worker has its own moments
-    default_rounds: Count = 10  # epochs, where epochs and rounds are null
-
-
-@dataclass
-class PairKeys(Keys):
-    """Keys of methods whose workers work in pairs."""
-
-    workers: int = 8  # nu: pairs of workers
 
 
 def check_task(config: RunConfig, task: AlignedTask) -> None:
@@ -122,22 +92,6 @@ def most(task: AlignedTask, config: RunConfig) -> dict[str, int]:
     cfg, samples = config.algorithm, task.public.samples
     count = math.ceil(samples / min(cfg.batch_size, samples))
     return {"algorithm.batch_size": samples, "algorithm.workers": count, "algorithm.passive_workers": count}
-
-
-def check_learning(config: RunConfig) -> list[Problem]:
-    """A problem where the data set, before it is loaded, says that nothing is held out; see `check_task`."""
-    problem = convex_problem(config.dataset)
-    return [Problem("dataset.problem", problem, HELD_OUT)] if problem else []
-
-
-def check_asynchronous(config: RunConfig) -> list[Problem]:
-    """Return a problem where the network does not say when each message comes.
-
-    Methods whose passive workers run ahead depend on it.
-    """
-    timing = config.network.timing
-    allowed = f"{config.algorithm.name} depends on when each message comes: causal"
-    return check_learning(config) + ([Problem("network.timing", timing, allowed)] if timing != "causal" else [])
 
 
 def check_batches(config: RunConfig, samples: int, **workers: int) -> None:

@@ -9,38 +9,14 @@ exchange every party takes Q steps on the batch: the active one with the embeddi
 with the gradient that they have received.
 """
 
-from dataclasses import dataclass
-
-from vflbench.algorithms.split import exposes, private, shared
-from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient, Keys, Side, score
+from vflbench.algorithms.split import private, shared
+from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient, Side, score
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
-from vflbench.types import AlgorithmInfo, Count, RunConfig
+from vflbench.types import RunConfig
 
-ALGORITHM = AlgorithmInfo(
-    name="vfl",
-    summary="synchronous split learning: one worker per party, batch by batch",
-    paper="Vepakomma et al. 2018, arXiv 1812.00564; a baseline of PubSub-VFL",
-    label="VFL",
-    place=1,
-    **shared.FAMILY,
-    attacks=("none", "embedding_inversion", "label_inference"),
-    # any codec: a rounded embedding or gradient is one with noise
-    remembered=("embedding", "gradient"),
-    assumes=("aligned_rows",),
-)
-EXPOSES = exposes.EXPOSES
-check = shared.check_learning
 most, max_releases = shared.most, private.max_releases
-
-
-@dataclass
-class Config(Keys):
-    """Keys of VFL."""
-
-    name: str = "vfl"
-    local_steps: Count = 1  # Q: steps of every party on a batch, for one exchange
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -12,48 +12,26 @@ Departures
 3. The reported training loss is the mean of the workers' means over their parts, whatever the parts' sizes.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from vflbench.algorithms.split import exposes, private, shared
+from vflbench.algorithms.split import private, shared
 from vflbench.algorithms.split.shared import (
     ACTIVE,
     Embedding,
     Gradient,
-    PairKeys,
     Side,
     average,
     passive_parties,
     score,
     workers_of,
 )
+from vflbench.cards.algorithms.split.vfl_ps import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
-from vflbench.types import AlgorithmInfo, Count, RunConfig
+from vflbench.types import RunConfig
 
-ALGORITHM = AlgorithmInfo(
-    name="vfl_ps",
-    summary="synchronous split learning with a parameter server and paired workers, averaged every batch",
-    paper="the architecture of FATE and PaddleFL; a baseline of PubSub-VFL",
-    label="VFL-PS",
-    place=2,
-    **shared.FAMILY,
-    # any codec: a rounded embedding or gradient is one with noise; replicas stay inside an organisation
-    assumes=("aligned_rows",),
-)
-EXPOSES = (*exposes.PAIRED, *exposes.REPLICAS)
-check = shared.check_learning
 most, max_releases = shared.most, private.max_releases
-
-
-@dataclass
-class Config(PairKeys):
-    """Keys of VFL-PS."""
-
-    name: str = "vfl_ps"
-    average_every: Count = 1  # batches between two averages of the replicas; an epoch ends with one
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -13,7 +13,6 @@ data.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,8 @@ import torch
 from torch.nn.utils import parameters_to_vector
 
 from vflbench.algorithms.tokens import shared
-from vflbench.algorithms.tokens.shared import NetworkKeys, batch, client_lr, lr_of
+from vflbench.algorithms.tokens.shared import batch, client_lr, lr_of
+from vflbench.cards.algorithms.tokens.centralized_gd import Config, check_step
 from vflbench.data.tasks import AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.models import split_network
@@ -31,49 +31,10 @@ from vflbench.models.split_network import SplitClient, SplitServer, descend
 from vflbench.models.vertical import criterion
 from vflbench.privacy import examples
 from vflbench.privacy.examples import ExamplePrivacy
-from vflbench.types import AlgorithmInfo, Count, Problem, RunConfig, convex_problem, refuse
+from vflbench.types import RunConfig, refuse
 
-ALGORITHM = AlgorithmInfo(
-    name="centralized_gd",
-    summary="reference of MTCD: one party with all columns takes gradient steps, no messages",
-    paper="baseline",
-    label="Centralized GD",
-    place=4,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("predictions", "partial"),
-    privacy=("none", "dp_sgd"),
-    models=("auto", "split_mlp", "mvcnn", "resnet", "resnet_bn", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
-    exact="it sends nothing",
-    assumes=("pooled",),
-    accounting=("strict",),
-)
-EXPOSES = ()
-PRIVATE_LR = "needs a number with privacy: without one the step size is 1 / L, which is computed from the data"
 CHUNK = 64  # rows whose gradients are in memory at once
 devices = shared.devices
-
-
-@dataclass
-class Config(NetworkKeys):
-    """Keys of centralized gradient descent."""
-
-    name: str = "centralized_gd"
-    parties: int = 40  # K: blocks into which the features are split; networks have one local network for each
-    local_steps: int = 1  # steps per round
-    lr: float | None = None  # step size; null: 1 / L (batches: times B / N); networks 0.01
-    default_rounds: Count = 500  # where rounds is null
-
-
-def check(config: RunConfig) -> list[Problem]:
-    """What is wrong across keys."""
-    return shared.check_networks(config) + check_step(config, convex_problem(config.dataset) is not None)
-
-
-def check_step(config: RunConfig, convex: bool) -> list[Problem]:
-    """A problem where privacy meets a step size that is found from the data."""
-    found = convex and config.privacy.name != "none" and config.algorithm.lr is None
-    return [Problem("algorithm.lr", "null", PRIVATE_LR)] if found else []
 
 
 def planned(config: RunConfig) -> int:

@@ -26,72 +26,27 @@ privacy=gaussian_embedding is ours: psi_k has B_k w_k clipped and with noise, wh
 All else that a client sends follows from that and from what it received.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from vflbench.algorithms.tokens import exposes, published, shared
+from vflbench.algorithms.tokens import published, shared
 from vflbench.algorithms.tokens.published import plan, publish
+from vflbench.cards.algorithms.tokens import shared as shared_card
+from vflbench.cards.algorithms.tokens.dcpa import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.models import glm
-from vflbench.types import AlgorithmInfo, Count, Implied, Positive, Problem, RunConfig, Sent
+from vflbench.types import Problem, RunConfig
 
-ALGORITHM = AlgorithmInfo(
-    name="dcpa",
-    summary="decentralised primal-dual baseline: every client exchanges a dual vector with its neighbours in every "
-    "iteration",
-    paper="after Alghunaim, Lyu, Yan, Sayed 2021, IEEE TSP 69",
-    label="DCPA",
-    place=3,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("partial",),
-    # no models: its dual steps are those of a convex objective of the sum of X_k theta_k
-    topologies=(
-        "path",
-        "star",
-        "ring",
-        "grid",
-        "complete",
-        "erdos_renyi",
-        "clusters",
-        "semi_decentralized",
-        "edge_list",
-    ),
-    privacy=("none", "gaussian_embedding"),
-    exact="it adds up what its neighbours send for ever: errors of rounding are never forgotten, and grow without "
-    "bound",
-    assumes=("aligned_rows", "labels"),
-)
-EXPOSES = (
-    Sent("dual", "client", "client", "embeddings", "client", noised=exposes.NOISED),
-    Implied(
-        "client", "client", "embeddings", ("dual",), "argued",
-        "phi is affine in the sender's X w, with what the receiver sent itself as the rest", exact=True,
-        noised=exposes.NOISED,
-    ),
-    exposes.OPTIMUM,
-)  # fmt: skip
 devices = shared.devices
-
-
-@dataclass
-class Config(shared.Keys):
-    """Keys of DCPA."""
-
-    name: str = "dcpa"
-    iterations: Count = 10  # iterations per round
-    dual_lr: Positive = 0.02  # mu_y in units of K times the loss's curvature
-    lr: float | None = None  # mu_w; null: 0.9 / (alpha + mu_y ||X_k||^2)
 
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     _, problems = topology.build_early(config, [])
-    return shared.check(config) + problems + shared.check_objective(config)
+    return shared_card.check(config) + problems + shared.check_objective(config)
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -18,67 +18,25 @@ times as the graph is wide, before the first round (tag `curvature`, 8 bytes).
 All clients know the labels. The paper's variant for rows of one's own is left out: LEASGD's family has its methods.
 """
 
-from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import numpy as np
 
-from vflbench.algorithms.tokens import exposes, shared
+from vflbench.algorithms.tokens import shared
+from vflbench.cards.algorithms.tokens import shared as shared_card
+from vflbench.cards.algorithms.tokens.extra import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.party import Party, PartySpec
-from vflbench.types import AlgorithmInfo, Count, Implied, Positive, Problem, RunConfig, Sent
+from vflbench.types import Problem, RunConfig
 
-ALGORITHM = AlgorithmInfo(
-    name="extra",
-    summary="decentralised gradient descent that ends at the optimum, on the dual of ridge regression (EXTRA, NIDS)",
-    paper="Shi et al. 2015, arXiv 1404.6264; Li, Shi, Yan 2019, arXiv 1704.07807",
-    label="EXTRA",
-    place=6,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("partial",),
-    topologies=(
-        "path",
-        "ring",
-        "grid",
-        "complete",
-        "erdos_renyi",
-        "clusters",
-        "semi_decentralized",
-        "edge_list",
-    ),
-    refuses=(("any", "its differences of gradients add up what was sent, and noise with it, for ever"),),
-    exact="it adds up what its neighbours send for ever: errors of rounding are never forgotten",
-    assumes=("aligned_rows", "labels"),
-)
-EXPOSES = (
-    Sent("dual", "client", "client", "embeddings", "client"),
-    Sent("curvature", "client", "client", "sizes", "client", when=("lr", None), times="per hop"),
-    Implied(
-        "client", "client", "features", ("dual",), "argued",
-        "of a client whose only neighbour sees it: X X' v for every v, from which X X' itself follows in time",
-    ),
-    exposes.OPTIMUM,
-)  # fmt: skip
 devices = shared.devices
-
-
-@dataclass
-class Config(shared.Keys):
-    """Keys of EXTRA."""
-
-    name: str = "extra"
-    variant: Literal["extra", "nids"] = "nids"
-    iterations: Count = 10  # iterations per round
-    lr: Positive | None = None  # eta; null: 1 / max_k L_k, less for EXTRA where the graph asks for it
 
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     graph, problems = topology.build_early(config, [])
-    problems += shared.check(config) + shared.check_objective(config) + shared.check_ridge(config)
+    problems += shared_card.check(config) + shared.check_objective(config) + shared.check_ridge(config)
     return problems + (shared.apart(config, graph) if graph is not None else [])
 
 

@@ -37,94 +37,30 @@ iterations (curve): S a round, 1 where S = 0. hops (summary): all steps of the w
 server's first sends of the tokens.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 
-from vflbench.algorithms.tokens import exposes, published, shared, walks
+from vflbench.algorithms.tokens import published, shared, walks
 from vflbench.algorithms.tokens.published import clean, plan, publish, renewed
-from vflbench.algorithms.tokens.shared import (
-    NetworkKeys,
-    batch,
-    client_lr,
-    lr_of,
-    make_client,
-    make_server,
-    score,
-    synchronised,
-)
+from vflbench.algorithms.tokens.shared import batch, client_lr, lr_of, make_client, make_server, score, synchronised
 from vflbench.algorithms.tokens.walks import Walks
+from vflbench.cards.algorithms.tokens import shared as shared_card
+from vflbench.cards.algorithms.tokens.mtcd import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation import topology
 from vflbench.federation.party import SERVER, Party, PartySpec, party_names
 from vflbench.models import split_network
-from vflbench.types import AlgorithmInfo, Count, Problem, Range, RunConfig, Sent, refuse
+from vflbench.types import Problem, RunConfig, refuse
 
-ALGORITHM = AlgorithmInfo(
-    name="mtcd",
-    summary="tokens roam between clients and take block gradient steps; a server synchronises them",
-    paper="Valdeira, Chi, Soares, Xavier 2023, arXiv 2309.09977",
-    label="MTCD",
-    place=0,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("predictions", "partial"),
-    models=("auto", "split_mlp", "mvcnn", "resnet", "resnet_bn", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
-    topologies=(
-        "path",
-        "star",
-        "ring",
-        "grid",
-        "complete",
-        "erdos_renyi",
-        "clusters",
-        "semi_decentralized",
-        "edge_list",
-    ),
-    privacy=("none", "gaussian_embedding"),
-    noisy_serving=True,
-    # any codec: the server rebuilds the token every round, so errors do not pile up
-    remembered=("representation", "token"),
-    assumes=("aligned_rows", "labels", "seed"),
-)
-EXPOSES = (
-    exposes.UPLINK,
-    *exposes.DOWNLINK,
-    exposes.HOP,
-    Sent("token", "client", "client", "parameters", "server", note="theta_0, of a network"),
-    exposes.STEPS,
-    exposes.VISITS,
-    exposes.OPTIMUM,
-)
 devices = shared.devices
-
-
-@dataclass
-class Config(NetworkKeys):
-    """Keys of MTCD."""
-
-    name: str = "mtcd"
-    tokens: Count = 4  # Gamma
-    hops: Annotated[int, Range(at_least=0)] = 8  # S: hops of a token between two syncs; 0: client-server
-    local_steps: int = 20  # Q: updates per visit
-    # step size; null: 1 / L_k of each client's own block (batches: times B / N); networks 0.01
-    lr: float | None = None
-    # average (all tokens) | cluster (a token each) | visitors
-    weights: Literal["average", "cluster", "visitors"] = "average"
-    # random (neighbour or stay) | sweep (in the order of clients, and back)
-    walk: Literal["random", "sweep"] = "random"
-    # client at which each token starts every round; null: uniform over where it may walk
-    start: list[str] | None = None
-    # full batch, who sends a representation: changed (visited clients) | all
-    uplink: Literal["changed", "all"] = "changed"
 
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     cfg: Config = config.algorithm
     graph, problems = topology.build_early(config, [SERVER])
-    return shared.check_networks(config) + problems + check_walks(graph, cfg)
+    return shared_card.check_networks(config) + problems + check_walks(graph, cfg)
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -8,13 +8,13 @@ import functools
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 
+from vflbench.cards.algorithms.tokens.shared import OWN_PENALTY, NetworkKeys
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation import topology
 from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
@@ -22,47 +22,22 @@ from vflbench.federation.topology import Topology
 from vflbench.models import glm
 from vflbench.models.glm import Glm
 from vflbench.models.split_network import SplitClient, SplitServer
-from vflbench.models.vertical import COMPOSED, SHARES
 from vflbench.privacy import serving
 from vflbench.seeding import stream
 from vflbench.types import (
     DEVICES,
     ConfigError,
-    Count,
-    Positive,
     PrivacyConfig,
     Problem,
-    Range,
     RunConfig,
     convex_problem,
     refuse,
 )
 
 NETWORK_LR = 0.01  # learning rate of networks, where lr is null
-LANCZOS_STEPS = 8
 
 log = logging.getLogger(__name__)
 NO_OBJECTIVE = "{} needs a convex objective (ridge, sparse logistic); mtcd and svfl also train networks"
-
-
-@dataclass
-class Keys:
-    """Keys of all methods of block coordinate descent."""
-
-    name: str = ""
-    parties: int = 40  # K: clients; the features are split between them
-    default_rounds: Count = 300  # where rounds is null
-
-
-@dataclass
-class NetworkKeys(Keys):
-    """Keys of methods that also train networks."""
-
-    halve_every: Positive | None = None  # epochs after which the step size is halved; null: never
-    anneal: bool = False  # the step size falls along a cosine, to a hundredth at the end of the run
-    weight_decay: Annotated[float, Range(at_least=0)] = 0.0  # L2, on all parameters (networks only)
-    batch_size: int | None = None  # B: samples per round; null: all
-    aggregation: Literal["sum", "concat"] = "sum"  # of representations: sum | concat (networks only)
 
 
 class GlmServer(torch.nn.Module):
@@ -276,36 +251,6 @@ async def score(me: Party, part: Any, t: int, privacy: PrivacyConfig) -> None:
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
-def check(config: RunConfig) -> list[Problem]:
-    """What is wrong across the keys that these methods share."""
-    cfg, problems = config.algorithm, []
-    if config.model is not None and config.model.name in (*SHARES, COMPOSED) and cfg.aggregation != "sum":
-        shares = config.model.name in SHARES
-        allowed = f"the scores of {config.model.name} are a sum: use sum" if shares else "model.aggregate says it"
-        problems.append(Problem("algorithm.aggregation", cfg.aggregation, allowed))
-    problem = convex_problem(config.dataset)
-    if problem and serving.chosen(config.privacy) == "noisy":
-        allowed = f"dataset.problem={problem} holds out no rows to be served: clean"
-        problems.append(Problem("privacy.serving", "noisy", allowed))
-    return problems
-
-
-def check_networks(config: RunConfig) -> list[Problem]:
-    """As `check`, for methods that also train networks."""
-    cfg, problems = config.algorithm, check(config)
-    if cfg.anneal and cfg.halve_every is not None:
-        problems.append(
-            Problem("algorithm.halve_every", cfg.halve_every, "algorithm.anneal=true says how it falls: null")
-        )
-    if config.model is not None and config.model.name == "resnet_bn" and config.privacy.name != "none":
-        allowed = f"batch normalisation mixes rows, and privacy={config.privacy.name} bounds each by itself: resnet"
-        problems.append(Problem("model", "resnet_bn", allowed))
-    if cfg.weight_decay and convex_problem(config.dataset):
-        problems.append(Problem("algorithm.weight_decay", cfg.weight_decay, OWN_PENALTY))
-    return problems
-
-
-OWN_PENALTY = "a convex objective has its own penalty: 0"
 ONLY_RIDGE = "minimises a quadratic: use ridge regression with alpha above 0, or mtcd, stcd, svfl, dcpa"
 
 

@@ -18,70 +18,33 @@ Departures from the paper
 5. privacy=gaussian_embedding is ours (published.py): noise in the token is replaced by the next client's, not added up.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from vflbench.algorithms.tokens import exposes, published, shared, walks
+from vflbench.algorithms.tokens import published, shared, walks
 from vflbench.algorithms.tokens.published import clean, plan, renewed
-from vflbench.algorithms.tokens.shared import Keys, client_lr, make_client
+from vflbench.algorithms.tokens.shared import client_lr, make_client
 from vflbench.algorithms.tokens.walks import Walks
+from vflbench.cards.algorithms.tokens import shared as shared_card
+from vflbench.cards.algorithms.tokens.stcd import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.party import Party, PartySpec, party_names
-from vflbench.types import AlgorithmInfo, Count, Problem, RunConfig, Sent, refuse
+from vflbench.types import Problem, RunConfig, refuse
 
-ALGORITHM = AlgorithmInfo(
-    name="stcd",
-    summary="one token walks between clients and takes block gradient steps; there is no server",
-    paper="Valdeira, Chi, Soares, Xavier 2023, arXiv 2309.09977",
-    label="STCD",
-    place=1,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("partial",),
-    # no models: no party has theta_0, and the first token is 0, which the sum of the shares of an mlp is not
-    topologies=(
-        "path",
-        "star",
-        "ring",
-        "grid",
-        "complete",
-        "erdos_renyi",
-        "clusters",
-        "semi_decentralized",
-        "edge_list",
-    ),
-    privacy=("none", "gaussian_embedding"),
-    exact="the token is the only copy of the sum of predictions: what every hop rounds off stays in it",
-    assumes=("aligned_rows", "labels", "seed"),
-)
-EXPOSES = (
-    Sent("token", "client", "client", "embeddings", "client", form=("summed",), noised=exposes.NOISED),
-    exposes.VISITS,
-    exposes.OPTIMUM,
-)
 devices = shared.devices
-
-
-@dataclass
-class Config(Keys):
-    """Keys of STCD."""
-
-    name: str = "stcd"
-    hops: Count = 100  # steps of the token per round
-    local_steps: int = 20  # Q: updates per visit
-    lr: float | None = None  # step size; null: 1 / L_k of each client's own block
-    start: list[str] | None = None  # client at which the token starts, as a list of one; null: uniform over all
-    default_rounds: Count = 500  # where rounds is null
 
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     graph, problems = topology.build_early(config, [])
     problems += shared.check_objective(config)
-    return shared.check(config) + problems + walks.check(graph, 1, config.algorithm.hops, start=config.algorithm.start)
+    return (
+        shared_card.check(config)
+        + problems
+        + walks.check(graph, 1, config.algorithm.hops, start=config.algorithm.start)
+    )
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

@@ -17,69 +17,26 @@ Ridge only. On sparse logistic regression the same tree with accelerated proxima
 Left out: a server as the root, and restarts from the true residual.
 """
 
-from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import numpy as np
 
-from vflbench.algorithms.tokens import exposes, shared
+from vflbench.algorithms.tokens import shared
+from vflbench.cards.algorithms.tokens import shared as shared_card
+from vflbench.cards.algorithms.tokens.tree_cg import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.party import Party, PartySpec
 from vflbench.federation.topology import Topology
-from vflbench.types import AlgorithmInfo, Count, Implied, Problem, RunConfig, Sent
+from vflbench.types import Problem, RunConfig
 
-ALGORITHM = AlgorithmInfo(
-    name="tree_cg",
-    summary="conjugate gradients for ridge regression: products are added up over a spanning tree of the clients",
-    paper="Hestenes, Stiefel 1952; over a tree: folklore",
-    label="Tree-CG",
-    place=5,
-    layouts=("aligned",),
-    divided_by="parties",
-    reports=("partial",),
-    topologies=(
-        "path",
-        "ring",
-        "grid",
-        "complete",
-        "erdos_renyi",
-        "clusters",
-        "semi_decentralized",
-        "edge_list",
-    ),
-    refuses=(("any", "noise in a product breaks the conjugacy of directions, and the method with it"),),
-    exact="a rounded product breaks the conjugacy of directions: algorithm.dtype=float32 halves the bytes",
-    assumes=("aligned_rows", "labels"),
-    eval_every=1,
-)
-EXPOSES = (
-    Sent("product", "client", "client", "embeddings", "client", form=("summed",), note="of a leaf, its own"),
-    Sent("direction", "client", "client", "embeddings", "client", form=("summed",)),
-    Implied(
-        "client", "client", "features", ("product", "direction"), "argued",
-        "of a leaf: X X' p for every direction p, so X X' itself after as many iterations as it has columns",
-    ),
-    exposes.OPTIMUM,
-)  # fmt: skip
 devices = shared.devices
-
-
-@dataclass
-class Config(shared.Keys):
-    """Keys of conjugate gradients over a tree."""
-
-    name: str = "tree_cg"
-    iterations: Count = 1  # iterations per round
-    dtype: Literal["float64", "float32"] = "float64"  # of the numbers in messages
-    default_rounds: Count = 30  # where rounds is null
 
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     graph, problems = topology.build_early(config, [])
-    problems += shared.check(config) + shared.check_objective(config) + shared.check_ridge(config)
+    problems += shared_card.check(config) + shared.check_objective(config) + shared.check_ridge(config)
     return problems + (shared.apart(config, graph) if graph is not None else [])
 
 

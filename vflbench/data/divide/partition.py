@@ -6,13 +6,13 @@ Graphs are divided as in GLASU: feature blocks are disjoint and random, and each
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
 
 import numpy as np
 
+from vflbench.cards.data.divide.partition import Division, Sharding
 from vflbench.data.tasks import GraphTask, Shard, ShardedTask
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, DataSource, Metric, Positive, Problem, Range, refuse
+from vflbench.types import ConfigError, DataSource, Metric, Problem, refuse
 
 log = logging.getLogger(__name__)
 
@@ -142,14 +142,6 @@ def check_fractions(train: float, test: float) -> list[Problem]:
     return [Problem("dataset.train, dataset.test", f"{train}, {test}", allowed)]
 
 
-@dataclass
-class Division:
-    """The keys of a data set that say which part of a graph each party has."""
-
-    keep_edges: Annotated[float, Range(at_least=0, at_most=1)] = 0.8  # each client has an edge with this probability
-    normalize_features: bool = False  # rows of each client's block scaled to sum 1
-
-
 def row_normalized(features: np.ndarray) -> np.ndarray:
     """Rows scaled to an absolute sum of 1; rows of zeros stay as they are."""
     total = np.abs(features).sum(axis=1, keepdims=True)
@@ -188,14 +180,6 @@ def divide(
 
 
 # --- rows to workers --------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Sharding:
-    """The keys of a data set that say how its rows are dealt to workers (layout sharded)."""
-
-    sharding: Literal["iid", "dirichlet"] = "iid"  # iid (equal random parts) | dirichlet (label skew)
-    dirichlet_alpha: Positive = 0.5  # sharding=dirichlet: the smaller, the fewer classes a worker has
 
 
 def check_sharding(how: Sharding, regression: bool) -> list[Problem]:

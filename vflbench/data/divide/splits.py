@@ -5,11 +5,11 @@ Built-in data sets draw at random (`split_rows`), as published. The user's own t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from vflbench.cards.data.divide.splits import Plan, SplitKeys
 from vflbench.seeding import stream
 from vflbench.types import DataError, Problem
 
@@ -17,36 +17,6 @@ SPLITS = ("train", "val", "test")
 WORDS = {"train": "training", "val": "validation", "test": "test"}
 SHOWN = 8  # classes whose rows a sentence counts
 Splits = dict[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How rows are divided."""
-
-    split: Literal["random", "time", "group"] = "random"
-    stratified: bool = False  #: each class is divided by itself
-
-
-@dataclass
-class SplitKeys:
-    """The keys of the user's own tables that say how rows are divided."""
-
-    # random: rows | group: entities | time: the earliest rows train, the latest are for testing
-    split: Literal["random", "time", "group"] = "random"
-    stratify: Literal["auto", "none"] = "auto"  # auto: of a classification, each part gets rows of each class
-    time: str | None = None  # split=time: the column with the time of a row, in the labels' table; never a feature
-    # split=group or time: the column that says whose row it is (a patient): no entity is in two parts; never a feature
-    entity: str | None = None
-
-
-def plan(keys: SplitKeys, classes: bool) -> Plan:
-    """How the user's own rows are divided.
-
-    Parameters
-    ----------
-    classes : whether the task is a classification.
-    """
-    return Plan(keys.split, classes and keys.stratify == "auto" and keys.split != "time")
 
 
 def check_fractions(validation: float, test: float) -> list[Problem]:

@@ -1,42 +1,16 @@
 """The handwritten digits of scikit-learn with a k-nearest-neighbour graph: a small real graph task on any machine."""
 
 import functools
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
 
 import numpy as np
 
+from vflbench.cards.data.graph.digits_graph import Config
 from vflbench.data.divide import partition
 from vflbench.data.divide.partition import RawGraph
 from vflbench.data.tabular.digits import images
 from vflbench.data.tasks import GraphTask
-from vflbench.types import DatasetInfo, DataSource, Range
-
-DATASETS = (
-    DatasetInfo(
-        name="digits_graph",
-        summary="scikit-learn's digits with a nearest-neighbour graph: 1,797 images, 64 pixels, 10 digits; needs no "
-        "files",
-        layouts=("graph",),
-        sources=("real",),
-        comes_with="comes with scikit-learn",
-    ),
-)
-
-
-@dataclass
-class Config(partition.Division):
-    """Keys of the data set."""
-
-    name: str = "digits_graph"
-    source: Literal["auto", "real"] = "auto"  # real data that needs no twin
-    variant: Literal["auto"] = "auto"
-    # nearest neighbours that a node is joined with, in either direction
-    neighbours: Annotated[int, Range(at_least=1, at_most=100)] = 5
-    train_per_class: Annotated[int, Range(at_least=1, at_most=174)] = 20  # training nodes per digit
-    validation: Annotated[int, Range(at_least=1, at_most=1797)] = 300  # validation nodes
-    test: Annotated[int, Range(at_least=1, at_most=1797)] = 500  # test nodes
+from vflbench.types import DataSource
 
 
 def load(config: Config, layout: str, parties: int, seed: int, root: Path | None) -> GraphTask:

@@ -17,10 +17,12 @@ count as labelled are in no split.
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from vflbench.cards.data.divide import partition as partition_card
+from vflbench.cards.data.graph.herigraph import Config
 from vflbench.data import prepared, sources, twins
 from vflbench.data.divide import partition
 from vflbench.data.divide.partition import RawGraph
@@ -30,43 +32,7 @@ from vflbench.data.readers.untrusted import load_npy, load_npz, load_sparse
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import GraphTask
 from vflbench.seeding import stream
-from vflbench.types import DataError, DatasetInfo, Problem, refuse
-
-DATASETS = (
-    DatasetInfo(
-        name="suzhou",
-        summary="HeriGraph Suzhou: 3,137 posts, 3 graphs, 3 image blocks",
-        layouts=("graph",),
-        folder="herigraph",
-    ),
-    DatasetInfo(
-        name="amsterdam",
-        summary="HeriGraph Amsterdam: 3,727 posts, 3 graphs, 3 image blocks",
-        layouts=("graph",),
-        folder="herigraph",
-    ),
-    DatasetInfo(
-        name="venice",
-        summary="HeriGraph Venice: 2,951 posts, 3 graphs, 3 image blocks",
-        layouts=("graph",),
-        sources=("real", "partial", "synthetic"),
-        folder="herigraph",
-    ),
-)
-
-
-@dataclass
-class Config:
-    """Keys of the data set."""
-
-    name: str = "suzhou"
-    source: Literal["auto", "real", "synthetic"] = "auto"
-    variant: Literal["auto"] = "auto"
-    verify: bool = True  # compare the files with the published checksums
-    train: float = 0.2  # fraction of each class's labelled posts for training
-    test: float = 0.5  # fraction for testing; the rest is for validation
-    normalize_features: bool = False  # rows of each client's block scaled to sum 1
-
+from vflbench.types import DataError, Problem, refuse
 
 CLASSES = 9
 GRAPHS = ("TEM", "SOC", "SPA")  # temporal, social, spatial: clients 0, 1, 2
@@ -189,7 +155,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     graph = RawGraph(held["features"], held["edges"], held["labels"], CLASSES)
     edges, ends = tuple(held[own] for own in GRAPHS), np.cumsum([len(block) for block in BLOCKS])
     splits = partition.fraction_split(graph.labels, CLASSES, config.train, config.test, seed)
-    how = partition.Division(normalize_features=config.normalize_features)
+    how = partition_card.Division(normalize_features=config.normalize_features)
     blocks = tuple(np.split(np.arange(ends[-1]), ends[:-1]))
     return partition.divide(name, graph, splits, source, how, parties=parties, seed=seed, blocks=blocks, edges=edges)
 

@@ -9,12 +9,12 @@ A data set has eight files, all but the last one Python-2 pickles:
 - `test.index`
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from vflbench.cards.data.graph.planetoid import Config
 from vflbench.data import sources, twins
 from vflbench.data.divide import partition
 from vflbench.data.divide.partition import RawGraph
@@ -23,44 +23,9 @@ from vflbench.data.readers import csv_files
 from vflbench.data.readers.untrusted import load_pickle
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import GraphTask
-from vflbench.types import Count, DataError, DatasetInfo
-
-DATASETS = (
-    DatasetInfo(
-        name="cora",
-        summary="Cora: 2,708 papers, 1,433 words, 7 topics",
-        layouts=("graph",),
-        folder="planetoid/Cora/raw",
-    ),
-    DatasetInfo(
-        name="citeseer",
-        summary="CiteSeer: 3,327 papers, 3,703 words, 6 topics",
-        layouts=("graph",),
-        folder="planetoid/CiteSeer/raw",
-    ),
-    DatasetInfo(
-        name="pubmed",
-        summary="PubMed: 19,717 papers, 500 tf-idf words, 3 topics",
-        layouts=("graph",),
-        folder="planetoid/PubMed/raw",
-    ),
-)
+from vflbench.types import DataError
 
 TRAIN_PER_CLASS = {"cora": 60, "citeseer": 84, "pubmed": 320}  # of GLASU's code
-
-
-@dataclass
-class Config(partition.Division):
-    """Keys of the data set."""
-
-    name: str = "cora"
-    source: Literal["auto", "real", "synthetic"] = "auto"
-    variant: Literal["auto"] = "auto"
-    verify: bool = True  # compare the files with the published checksums
-    split: Literal["random", "public"] = "random"  # random (drawn by the run's seed) | public (Planetoid's)
-    train_per_class: Count | None = None  # split=random: training nodes per class; null: the paper's 60, 84, 320
-    validation: Count = 500  # split=random: validation nodes
-    test: Count = 1000  # split=random: test nodes
 
 
 _ADDRESS = "https://raw.githubusercontent.com/kimiyoung/planetoid/af6abf468a772cc055bec88c52e4d6f51b7c37e3/data"

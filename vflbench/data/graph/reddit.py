@@ -4,12 +4,11 @@
 3 test, by day); `reddit_graph.npz` is a scipy sparse adjacency matrix.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
 
 import numpy as np
 
+from vflbench.cards.data.graph.reddit import CLASSES, Config
 from vflbench.data import sources, twins
 from vflbench.data.divide import partition
 from vflbench.data.divide.partition import RawGraph
@@ -18,35 +17,9 @@ from vflbench.data.readers.untrusted import load_npz, load_sparse
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import GraphTask
 from vflbench.seeding import stream
-from vflbench.types import DataError, DatasetInfo, Positive, Problem, Range, refuse
+from vflbench.types import DataError, Problem, refuse
 
-DATASETS = (
-    DatasetInfo(
-        name="reddit",
-        summary="Reddit: 232,965 posts, 602 features, 41 communities",
-        layouts=("graph",),
-        folder="reddit",
-    ),
-)
-
-CLASSES = 41
 FEATURES = 602
-
-
-@dataclass
-class Config(partition.Division):
-    """Keys of the data set."""
-
-    name: str = "reddit"
-    source: Literal["auto", "real", "synthetic"] = "auto"
-    variant: Literal["auto"] = "auto"
-    verify: bool = True  # check what is known of the files
-    # posts of the synthetic twin, ten a class (the real data has 232,965)
-    nodes: Annotated[int, Range(at_least=10 * CLASSES)] = 10000
-    mean_degree: Positive = 50.0  # edges at a post of the synthetic twin (the real data has 492)
-    split: Literal["random", "public"] = "random"  # random (GLASU's, drawn by the run's seed) | public (by day)
-    # split=random: fraction of nodes for training, in equal shares per class
-    train: Annotated[float, Range(above=0, below=1)] = 0.66
 
 
 # 1.4 GB. No checksums of its members are known, so their format is checked.

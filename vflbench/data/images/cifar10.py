@@ -10,48 +10,23 @@ Random crops and flips move pixels from one party to another, so a party with on
 made before images are divided: `augment` copies of every training image, each a row of its own.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
 
 import numpy as np
 
+from vflbench.cards.data.images.cifar10 import Config
 from vflbench.data import shipping
 from vflbench.data.divide import partition
 from vflbench.data.images import cifar
 from vflbench.data.tasks import AlignedTask, Shard, ShardedTask
 from vflbench.seeding import stream
-from vflbench.types import DatasetInfo, Metric, Problem, Range, refuse
+from vflbench.types import Metric, Problem, refuse
 
-DATASETS = (
-    DatasetInfo(
-        name="cifar10",
-        summary="CIFAR-10: 60,000 colour images of 10 kinds, a quadrant per party, or whole images dealt to workers",
-        layouts=("aligned", "sharded"),
-        folder="cifar10",
-    ),
-)
 FILE_SETS = (cifar.file_set("auto"),)
 
 PADDING = 4  # pixels around an image that a random crop may reach
 # Usual values for the training images' red, green and blue from 0 to 1: public, of no worker.
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-
-
-@dataclass
-class Config(partition.Sharding):
-    """Keys of the data set."""
-
-    name: str = "cifar10"
-    source: Literal["auto", "real", "synthetic"] = "auto"
-    # auto: the fullest found; jpeg10k: 10,000 and 2,000 images, decoded from JPEG; sample1000: 800 and 200 of the
-    # training images
-    variant: Literal["auto", "full", "jpeg10k", "sample1000"] = "auto"
-    verify: bool = True  # compare the files with the known checksums
-    # fraction of each class's training images, drawn by the run's seed
-    validation: Annotated[float, Range(at_least=0, below=1)] = 0.1
-    # aligned: so many random crops and flips of each training image are the training rows; 0: the images themselves
-    augment: Annotated[int, Range(at_least=0)] = 0
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:

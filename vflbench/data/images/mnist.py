@@ -4,45 +4,22 @@ An idx file begins with a big-endian header: two zero bytes, the type of a value
 size per dimension. The values follow, row by row.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
 
 import numpy as np
 
+from vflbench.cards.data.images.mnist import TRAIN, Config
 from vflbench.data import prepared, sources, twins
 from vflbench.data.divide import partition
 from vflbench.data.published import Idx, Rows
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import Shard, ShardedTask
 from vflbench.seeding import stream
-from vflbench.types import DataError, DatasetInfo, Metric, Range
+from vflbench.types import DataError, Metric
 
-DATASETS = (
-    DatasetInfo(
-        name="mnist",
-        summary="MNIST: 70,000 handwritten digits, 28 x 28 grey values",
-        layouts=("sharded",),
-        folder="mnist/MNIST/raw",
-    ),
-)
-
-TRAIN = 60_000
 TEST, SIDE, CLASSES = 10_000, 28, 10
 # usual values for the training images' grey values from 0 to 1: public, of no worker
 MEAN, DEVIATION = 0.1307, 0.3081
-
-
-@dataclass
-class Config(partition.Sharding):
-    """Keys of the data set."""
-
-    name: str = "mnist"
-    source: Literal["auto", "real", "synthetic"] = "auto"
-    variant: Literal["auto"] = "auto"
-    verify: bool = True  # compare the files with the published checksums
-    # training images drawn at random, which no worker has
-    validation: Annotated[int, Range(at_least=0, at_most=TRAIN - 1)] = 5000
 
 
 _FOLDER = "mnist/MNIST/raw"

@@ -4,11 +4,11 @@ import datetime
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-Order = Literal["auto", "day_first", "month_first"]
+from vflbench.cards.data.tabular.columns import Order
 
 _TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:[.,]\d+)?))?(?: ?(?P<half>[ap])\.?m\.?)?"
 _TIME += r"(?: ?(?P<zone>z|utc|[+-]\d{2}:?\d{2}))?"

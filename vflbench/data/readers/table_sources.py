@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from vflbench.cards.data.readers.table_sources import _POSTGRES, QUERY_TIMEOUT, shown
 from vflbench.data.readers import databases, delimited, dialect, keys, packed, spreadsheets, written_numbers
 from vflbench.data.readers.cells import (
     EXACT,
@@ -41,12 +42,7 @@ FILES = ("csv", "excel", "parquet")  # kinds of a file that is one table
 OVERRIDES = ("separator", "decimal", "encoding", "header", "sheet")  # of a file: what is else inferred
 TABLES = "a text file (.csv, .tsv, .txt, also .gz, .bz2, .zip), .parquet, .xlsx, .xls or .ods"
 FORMS = f"{TABLES}, sqlite:///file, duckdb:///file or postgresql://user@host:port/database"
-QUERY_TIMEOUT = 600.0  # seconds
 BLOCK = 20_000  # rows that are fetched from a database at a time
-
-_HOST = r"(?:[^:@/?#,\s\[\]]*|\[[0-9a-fA-F:.]+\])(?::\d+)?"
-# No other URL is shown: it may hold a password at an unexpected place.
-_POSTGRES = re.compile(rf"postgres(?:ql)?://(?:[^:@/?#\s]+@)?{_HOST}(?:,{_HOST})*/[^:@/?#\s]+(?:\?[^@#\s]*)?")
 
 
 @dataclass(frozen=True)
@@ -90,22 +86,6 @@ class Source:
         if self.kind in FILES:
             return where
         return f"{where}, table {self.table}" if self.table else f"{where}, query"
-
-
-def shown(url: str) -> str:
-    """`url` as a message may show it: of a server only user, host and database, and only if they are surely these."""
-    scheme, found, _ = url.partition("://")
-    if not found or scheme in ("sqlite", "duckdb"):
-        return url
-    return url.partition("?")[0] if _POSTGRES.fullmatch(url) else f"{scheme}://***"
-
-
-def holds_password(url: str) -> bool:
-    """Whether the URL of a server has a password, before the @ or as a parameter."""
-    scheme, found, rest = url.partition("://")
-    address, _, parameters = rest.partition("?")
-    secret = any("password" in pair.partition("=")[0].lower() for pair in parameters.split("&"))
-    return bool(found) and scheme not in ("sqlite", "duckdb") and (secret or ":" in address.rpartition("@")[0])
 
 
 def check(source: Source, key: str) -> list[Problem]:

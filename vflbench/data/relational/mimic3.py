@@ -37,10 +37,11 @@ import hashlib
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from vflbench.cards.data.relational.mimic3 import Config
 from vflbench.data import prepared, sources, twins
 from vflbench.data.divide.splits import SPLITS, check_fractions
 from vflbench.data.published import Lines, Rows
@@ -53,35 +54,9 @@ from vflbench.data.relational.tables import RawTable, RawTables, divide, in_orde
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.seeding import stream
-from vflbench.types import Count, DataError, DatasetInfo, Metric, Problem, refuse
+from vflbench.types import DataError, Metric, Problem, refuse
 
 log = logging.getLogger(__name__)
-
-DATASETS = (
-    DatasetInfo(
-        name="mimic3",
-        summary="MIMIC-III: decompensation of intensive-care patients, five tables; full (credentialed) or the open "
-        "demo of 100 patients",
-        layouts=("relational", "aligned"),
-        folder="mimic3",
-    ),
-)
-
-
-@dataclass
-class Config:
-    """Keys of the data set."""
-
-    name: str = "mimic3"
-    source: Literal["auto", "real", "synthetic"] = "auto"
-    variant: Literal["auto", "full", "demo"] = "auto"  # full | demo (100 patients) | auto: the fullest found
-    # benchmark (mimic3-benchmarks' stays and hours) | all (every charted hour) | auto: full benchmark, demo all
-    cohort: Literal["auto", "benchmark", "all"] = "auto"
-    validation: float = 0.15  # fraction of the patients for validation
-    test: float = 0.15  # fraction of the patients for testing
-    length_of_stay: bool = False  # a feature of the stays, known only afterwards; the paper's code has it
-    split_seed: int | None = None  # of the split by patients; null: the run's seed
-    width: Count | None = 8  # source=synthetic: most features of a table; null: all
 
 
 _NAMES = ("PATIENTS", "ADMISSIONS", "ICUSTAYS", "DIAGNOSES_ICD", "D_ICD_DIAGNOSES", "CHARTEVENTS", "LABEVENTS")

@@ -6,12 +6,11 @@ year and 32 coordinates of the title. Of users: gender, age and 21 one-hot occup
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
+from vflbench.cards.data.relational.movielens import Config
 from vflbench.data import sources, twins
 from vflbench.data.divide.splits import check_fractions, split_rows
 from vflbench.data.published import Lines, Rows
@@ -21,33 +20,7 @@ from vflbench.data.relational.tables import RawTable, RawTables, divide, kept
 from vflbench.data.sources import FileSet, Part, RawFile
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
-from vflbench.types import Count, DatasetInfo, Metric, Problem, refuse
-
-DATASETS = (
-    DatasetInfo(
-        name="movielens",
-        summary="MovieLens-1M or 100K: ratings of movies by users, three tables joined by movie and user",
-        layouts=("relational", "aligned"),
-        folder="ml-1m",
-    ),
-)
-
-
-@dataclass
-class Config:
-    """Keys of the data set."""
-
-    name: str = "movielens"
-    source: Literal["auto", "real", "synthetic"] = "auto"
-    # auto: the fullest found; 1m_sample: 100,000 of its ratings
-    variant: Literal["auto", "1m", "1m_sample", "100k"] = "auto"
-    verify: bool = True  # compare the files with the known checksums
-    task: Literal["regression", "classes"] = "regression"  # the rating itself, or classes 0 to 4
-    text_encoder: str | None = None  # folder of a Hugging Face model for the titles; null: hashed TF-IDF
-    validation: float = 0.15  # fraction of the ratings; the twin has a split of its own
-    test: float = 0.15
-    width: Count | None = None  # twin: at most this many features per table; null: all
-
+from vflbench.types import Metric, Problem, refuse
 
 # --- files ------------------------------------------------------------------------------------------------------------
 

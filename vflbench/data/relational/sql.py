@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from vflbench.cards.data.divide import splits as splits_card
+from vflbench.cards.data.relational.sql import Config
 from vflbench.data.divide import splits
 from vflbench.data.readers import row_facts, table_sources
 from vflbench.data.readers.cells import TYPES, Column, concatenate, digest, hashes, stable_order
@@ -23,31 +25,12 @@ from vflbench.data.readers.keys import near, shown
 from vflbench.data.readers.table_sources import Source
 from vflbench.data.relational import tables
 from vflbench.data.relational.sql_columns import Part, as_text, marked, misspelt, place_of, raw_table, summary
-from vflbench.data.relational.sql_config import (
-    TASKS,
-    Config,
-    called,
-    check,
-    deciding,
-    joins_of,
-    keys_of,
-    parts_of,
-    roles_of,
-)
+from vflbench.data.relational.sql_config import TASKS, called, check, deciding, joins_of, keys_of, parts_of, roles_of
 from vflbench.data.relational.tables import RawTables
 from vflbench.data.tabular import inspection
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.data.tasks.base import replace_at
-from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem, closest, refuse
-
-DATASETS = (
-    DatasetInfo(
-        name="sql",
-        summary="your own tables: CSV, Parquet, SQLite, DuckDB, PostgreSQL, joined on keys",
-        layouts=("relational", "aligned"),
-        sources=("real",),
-    ),
-)
+from vflbench.types import ConfigError, DataError, DataSource, Metric, Problem, closest, refuse
 
 METRICS = {"rmse": Metric("rmse", "min"), "accuracy": Metric("accuracy", "max"), "auroc": Metric("auroc", "max")}
 log = logging.getLogger(__name__)
@@ -149,7 +132,7 @@ def _divided(
     ------
     DataError : there are too few rows, times or entities.
     """
-    how = splits.plan(config, classes > 0)
+    how = splits_card.plan(config, classes > 0)
     fractions = config.validation, config.test
     drawn = splits.draw(how, labels, *fractions, seed, times=known.get("time"), entities=known.get("entity"))
     if not len(drawn["train"]) or not len(drawn["test"]):

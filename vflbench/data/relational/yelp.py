@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vflbench.cards.data.relational.yelp import Config
 from vflbench.data import prepared, sources, twins
 from vflbench.data.divide.splits import SPLITS, check_fractions, split_rows
 from vflbench.data.published import Lines, Rows
@@ -31,40 +32,12 @@ from vflbench.data.relational.tables import RawTable, RawTables, divide, in_orde
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
-from vflbench.types import Count, DataError, DatasetInfo, Metric, Problem, Range, refuse
+from vflbench.types import DataError, Metric, Problem, refuse
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 log = logging.getLogger(__name__)
-
-DATASETS = (
-    DatasetInfo(
-        name="yelp",
-        summary="Yelp: reviews of restaurants by users, three tables joined by business and user; 1 to 5 stars",
-        layouts=("relational", "aligned"),
-        folder="yelp",
-    ),
-)
-
-
-@dataclass
-class Config:
-    """Keys of the data set."""
-
-    name: str = "yelp"
-    source: Literal["auto", "real", "synthetic"] = "auto"
-    variant: Literal["auto"] = "auto"
-    verify: bool = True  # no checksums are known
-    text_encoder: str | None = None  # folder of a Hugging Face model for the reviews; null: hashed TF-IDF
-    validation: float = 0.15  # fraction of the reviews; the twin has a split of its own
-    test: float = 0.15
-    split_seed: int | None = 0  # of the split; null: the run's seed (and a file of review features for each seed)
-    # a restaurant's stars and a user's average stars, which are means of labels, are features
-    star_averages: bool = False
-    # larger review features are never held in memory whole
-    memory_gb: Annotated[float, Range(at_least=0)] = 2.0
-    width: Count | None = 16  # twin: at most this many features per table; null: all
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

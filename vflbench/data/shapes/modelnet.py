@@ -20,10 +20,10 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
 
 import numpy as np
 
+from vflbench.cards.data.shapes.modelnet import Config
 from vflbench.data import prepared, sources, twins
 from vflbench.data.divide import partition
 from vflbench.data.published import Arrays, Named, Rows
@@ -32,39 +32,11 @@ from vflbench.data.shapes import solids, views
 from vflbench.data.shapes.off import parse_off
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import AlignedTask
-from vflbench.types import Count, DataError, DatasetInfo, DataSource, Metric, Problem, Range, refuse
+from vflbench.types import DataError, DataSource, Metric, Problem, refuse
 
-DATASETS = (
-    DatasetInfo(
-        name="modelnet10",
-        summary="ModelNet10: 4,899 objects of 10 kinds from 12 sides, a view per party; meshes or voxels",
-        layouts=("aligned",),
-        folder="modelnet10",
-    ),
-    DatasetInfo(
-        name="modelnet40",
-        summary="ModelNet40: 12,311 objects of 40 kinds from 12 sides, a view per party; meshes",
-        layouts=("aligned",),
-        folder="modelnet40",
-    ),
-)
 _NO_CACHE = "the rendered views cannot be written to the cache folder ({}): make room there, or set XDG_CACHE_HOME."
 _RENDERING = 1  # to be raised when the pictures change, so that older ones are not used
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class Config:
-    """Keys of the data set."""
-
-    name: str = "modelnet10"
-    source: Literal["auto", "real", "synthetic"] = "auto"
-    variant: Literal["auto", "meshes", "voxels"] = "auto"  # auto (the fullest found) | meshes | voxels (modelnet10)
-    verify: bool = True  # compare the files with the known checksums
-    size: Annotated[int, Range(at_least=16, at_most=512)] = 64  # pixels of a view's side
-    # fraction of each class's training objects, drawn by the run's seed
-    validation: Annotated[float, Range(at_least=0, below=1)] = 0.1
-    processes: Count = 1  # that render meshes
 
 
 _CLASSES_40 = """

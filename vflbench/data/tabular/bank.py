@@ -5,27 +5,17 @@
 
 import functools
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
+from vflbench.cards.data.tabular.bank import DATASETS
 from vflbench.data.published import Lines
 from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.sets import Edition, Files, Form, TabularSet
 from vflbench.data.tabular.table import Layout, Table
 from vflbench.seeding import stream
-from vflbench.types import DatasetInfo, Metric
-
-DATASETS = (
-    DatasetInfo(
-        name="bank",
-        summary="Bank Marketing: 41,188 calls, 20 columns (10 of them categories), 11 % yes; also as sparse logistic "
-        "regression",
-        layouts=("aligned", "sharded", "relational"),
-        folder="bank_marketing",
-    ),
-)
+from vflbench.types import Metric
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
@@ -107,16 +97,6 @@ EDITIONS = {
         45211,
     ),
 }
-
-
-@dataclass
-class Config(table.ClassKeys):
-    """Keys of the data set."""
-
-    name: str = "bank"
-    # auto (additional where it is there) | additional (41,188 x 20) | full (45,211 x 16, the older one)
-    variant: Literal["auto", "additional", "full"] = "auto"  # type: ignore[assignment]
-    verify: bool = True  # compare the files with the known checksums
 
 
 def twin(variant: str) -> Table:

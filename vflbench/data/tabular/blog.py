@@ -6,26 +6,17 @@ validation and testing: rows of one file are not ordered.
 """
 
 import functools
-from dataclasses import dataclass
 
 import numpy as np
 
+from vflbench.cards.data.tabular.blog import DATASETS
 from vflbench.data.published import Lines
 from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
-from vflbench.data.tabular.sets import Edition, Files, Form, TabularSet, TimedKeys
+from vflbench.data.tabular.sets import Edition, Files, Form, TabularSet
 from vflbench.data.tabular.table import Layout, Table
 from vflbench.seeding import stream
-from vflbench.types import DatasetInfo, Metric, Positive
-
-DATASETS = (
-    DatasetInfo(
-        name="blog",
-        summary="BlogFeedback: 60,021 blog posts, 280 columns, regression; also as ridge regression",
-        layouts=("aligned", "sharded", "relational"),
-        folder="blogfeedback",
-    ),
-)
+from vflbench.types import Metric
 
 # The published names: one test file a day, an hour later from 26 March on.
 _DAYS = [(2, day) for day in range(1, 30)] + [(3, day) for day in range(1, 32)]
@@ -39,14 +30,6 @@ NAMES = (
 COLUMNS = tuple(f"x{number}" for number in range(1, 281))
 SAMPLES = 60021
 TRAINING = 52397  # of them in the training file, which is earlier than all test files
-
-
-@dataclass
-class Config(table.Clipped, TimedKeys):
-    """Keys of the data set."""
-
-    name: str = "blog"
-    clip: Positive | None = 10.0
 
 
 def twin(samples: int = SAMPLES) -> Table:

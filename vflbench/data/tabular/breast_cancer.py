@@ -3,37 +3,14 @@
 They are real data that every machine has.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
-from vflbench.data.tabular import table
+from vflbench.cards.data.tabular.breast_cancer import DATASETS, Config
 from vflbench.data.tabular.sets import TabularSet
 from vflbench.data.tabular.table import Table
-from vflbench.types import DatasetInfo, DataSource, Metric, Positive
-
-DATASETS = (
-    DatasetInfo(
-        name="breast_cancer",
-        summary="scikit-learn's breast cancer data: 569 tumours, 30 columns, sparse logistic regression or learning; "
-        "needs no files",
-        layouts=("aligned", "sharded", "relational"),
-        sources=("real",),
-        comes_with="comes with scikit-learn",
-    ),
-)
-
-
-@dataclass
-class Config(table.ClassKeys):
-    """Keys of the data set."""
-
-    name: str = "breast_cancer"
-    source: Literal["auto", "real"] = "auto"  # real data that needs no twin
-    problem: Literal["learning", "sparse_logistic"] = "sparse_logistic"
-    beta: Positive = 0.01  # weight of ||theta||_1
+from vflbench.types import DataSource, Metric
 
 
 def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:

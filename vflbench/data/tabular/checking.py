@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from vflbench.cards.data.tabular.tabular_files import Config
 from vflbench.data import sanity
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.cells import Column
@@ -18,7 +19,6 @@ from vflbench.data.readers.table_sources import Form, Source
 from vflbench.data.tabular import alignment, columns, entries, inspection, tabular_files
 from vflbench.data.tabular.alignment import Rows
 from vflbench.data.tabular.columns import ColumnReport
-from vflbench.data.tabular.tabular_files import Config
 from vflbench.data.tasks import AlignedTask
 from vflbench.types import ConfigError, DataError, VflbenchError, refuse
 

@@ -8,15 +8,15 @@ import datetime
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 
+from vflbench.cards.data.tabular.columns import Keys
 from vflbench.data.readers import dates, table_sources, written_numbers
 from vflbench.data.readers.cells import TYPES, Column, infer, means_missing, trimmed, without_point
-from vflbench.data.readers.dates import Order
 from vflbench.data.readers.keys import plain
 from vflbench.data.readers.table_sources import Source
 from vflbench.data.relational.sql_config import MOST_CATEGORIES
@@ -35,20 +35,6 @@ NAMES = "its texts name each row"
 SUMS: tuple[str, ...] = ("sum", "sums", "total", "totals", "grand total")
 SUMS += ("summe", "summen", "gesamt", "gesamtsumme", "insgesamt")
 SUMS += ("somme", "total général", "suma", "totale", "totaal")
-
-
-@dataclass
-class Keys:
-    """The keys of a data set that say how columns are read."""
-
-    leave_out: list[str] = field(default_factory=list)  # columns that are no features
-    # columns of numbers that are codes: one 0/1 feature for each code, as for texts
-    categories: list[str] = field(default_factory=list)
-    # columns that are numbers: other cells count as missing; a column that numbers the rows is kept
-    numbers: list[str] = field(default_factory=list)
-    # texts that count as missing in every column; among numbers and dates ?, -, n/a, null and others always do
-    missing_words: list[str] = field(default_factory=list)
-    dates: Order = "auto"  # 3/4/2020: auto: other cells of the column decide | day_first | month_first
 
 
 @dataclass(frozen=True)

@@ -6,27 +6,17 @@ Kaggle's CSV, with its names of columns or UCI's.
 
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from vflbench.cards.data.tabular.credit import DATASETS
 from vflbench.data.published import Lines, Sheet
 from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.sets import Contents, Edition, Files, Form, TabularSet
 from vflbench.data.tabular.table import Layout, Table
 from vflbench.seeding import stream
-from vflbench.types import DataError, DatasetInfo, Metric
-
-DATASETS = (
-    DatasetInfo(
-        name="credit",
-        summary="Default of credit card clients: 30,000 clients, 23 columns, 22 % default; also as sparse logistic "
-        "regression",
-        layouts=("aligned", "sharded", "relational"),
-        folder="credit_default",
-    ),
-)
+from vflbench.types import DataError, Metric
 
 _CSV = RawFile("credit_default/UCI_Credit_Card.csv")
 _MONTHS = (0, 2, 3, 4, 5, 6)  # there is no PAY_1
@@ -39,13 +29,6 @@ COLUMNS = (
 LEVELS = {"SEX": ("1", "2"), "EDUCATION": tuple("0123456"), "MARRIAGE": tuple("0123")}
 _LABEL = "default payment next month"  # Kaggle has points instead of blanks
 SAMPLES = 30000
-
-
-@dataclass
-class Config(table.ClassKeys):
-    """Keys of the data set."""
-
-    name: str = "credit"
 
 
 def read_csv(texts: Contents, target: str = _LABEL.replace(" ", "."), header: int = 1) -> Table:

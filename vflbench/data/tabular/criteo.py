@@ -18,10 +18,11 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vflbench.cards.data.tabular.criteo import Config
 from vflbench.data import prepared, sources
 from vflbench.data.divide.splits import SPLITS, check_fractions, split_rows
 from vflbench.data.published import Lines, Rows
@@ -31,20 +32,11 @@ from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tasks import AlignedTask
 from vflbench.seeding import stream
-from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, Range, refuse
+from vflbench.types import DataError, DataSource, Metric, Problem, refuse
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-DATASETS = (
-    DatasetInfo(
-        name="criteo",
-        summary="Criteo's click logs (Kaggle or Terabyte format): 13 numbers, 26 hashed categories, streamed to disk, "
-        "all its rows",
-        layouts=("aligned",),
-        folder="criteo",
-    ),
-)
 
 NUMBERS = 13
 CATEGORIES = 26
@@ -83,28 +75,6 @@ def _file_set(variant: str, days: int) -> FileSet:
 
 
 FILE_SETS = (_file_set("auto", 1),)
-
-
-@dataclass
-class Config:
-    """Keys of the data set."""
-
-    name: str = "criteo"
-    source: Literal["auto", "real", "synthetic"] = "auto"
-    # auto (the first that is there) | kaggle | terabyte | sample
-    variant: Literal["auto", "kaggle", "terabyte", "sample"] = "auto"
-    days: Annotated[int, Range(at_least=1, at_most=24)] = 1  # variant=terabyte: how many of its 24 files, from day_0
-    # at most this many rows, the first ones; null: all, or 100,000 of the twin
-    samples: Annotated[int, Range(at_least=10)] | None = None
-    # columns that the categories of each party are hashed into
-    hashed: Annotated[int, Range(at_least=1, at_most=2**31 - 1)] = 128
-    # how many of the 39 columns each party has, party 0 (the labels' owner) first; null: evenly
-    columns: list[int] | None = None
-    order: table.Order = "file"  # of the columns before they are divided: see table.party_columns
-    validation: float = 0.1  # fraction of the rows
-    test: float = 0.3
-    # draws the splits; null: the run's seed, so that each seed has encoded arrays of its own on disk
-    split_seed: int | None = None
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:

@@ -4,38 +4,14 @@ They are real data that every machine has.
 """
 
 import functools
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
-from vflbench.data.tabular import table
+from vflbench.cards.data.tabular.digits import DATASETS, Config
 from vflbench.data.tabular.sets import TabularSet
 from vflbench.data.tabular.table import Table
-from vflbench.types import DatasetInfo, DataSource, Metric, Positive
-
-DATASETS = (
-    DatasetInfo(
-        name="digits",
-        summary="scikit-learn's digits: 1,797 images, 64 pixels, 10 classes, or odd against even (sparse logistic); "
-        "needs no files",
-        layouts=("aligned", "sharded", "relational"),
-        sources=("real",),
-        comes_with="comes with scikit-learn",
-    ),
-)
-
-
-@dataclass
-class Config(table.ClassKeys):
-    """Keys of the data set."""
-
-    name: str = "digits"
-    source: Literal["auto", "real"] = "auto"  # real data that needs no twin
-    # learning (10 classes) | sparse_logistic (odd against even)
-    problem: Literal["learning", "sparse_logistic"] = "learning"
-    beta: Positive = 0.005  # problem=sparse_logistic: weight of ||theta||_1
+from vflbench.types import DataSource, Metric
 
 
 def images() -> tuple[np.ndarray, np.ndarray]:

@@ -4,37 +4,21 @@ The target is the appliances' consumption in Wh. The date is left out, as in Pub
 """
 
 import functools
-from dataclasses import dataclass
 
 import numpy as np
 
+from vflbench.cards.data.tabular.energy import DATASETS
 from vflbench.data.published import Lines
 from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
-from vflbench.data.tabular.sets import Edition, Files, Form, TabularSet, TimedKeys
+from vflbench.data.tabular.sets import Edition, Files, Form, TabularSet
 from vflbench.data.tabular.table import Layout, Table
 from vflbench.seeding import stream
-from vflbench.types import DatasetInfo, Metric
-
-DATASETS = (
-    DatasetInfo(
-        name="energy",
-        summary="Appliances energy: 19,735 readings of a house, 27 columns, regression; also as ridge regression",
-        layouts=("aligned", "sharded", "relational"),
-        folder="appliances_energy",
-    ),
-)
+from vflbench.types import Metric
 
 _ROOMS = tuple(f"{kind}{room}" for room in range(1, 10) for kind in ("T", "RH_"))  # temperature (C) and humidity (%)
 COLUMNS = ("lights", *_ROOMS, "T_out", "Press_mm_hg", "RH_out", "Windspeed", "Visibility", "Tdewpoint", "rv1", "rv2")
 SAMPLES = 19735
-
-
-@dataclass
-class Config(TimedKeys):
-    """Keys of the data set."""
-
-    name: str = "energy"
 
 
 def twin() -> Table:

@@ -1,28 +1,17 @@
 """The entries of `dataset.files`: a path, or a path with what is to be known of the file."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from vflbench.cards.data.readers import table_sources as table_sources_card
+from vflbench.cards.data.tabular.entries import Entry
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.table_sources import Source
 from vflbench.types import Problem, closest, refuse
 
 DATABASES = (".db", ".db3", ".sqlite", ".sqlite3", ".duckdb")
 GRAPHS = (".npz", ".npy", ".pt", ".pth")
-
-
-@dataclass
-class Entry:
-    """One file; all but its path is inferred where it is null."""
-
-    path: str
-    id: str | list[str] | None = None  # its columns that identify a sample; null: dataset.id
-    separator: str | None = None  # one character, or tab
-    decimal: str | None = None  # . or , where each number of a column can be read in two ways, as 1,234
-    encoding: str | None = None  # as Python calls it, e.g. cp1252
-    header: bool | None = None  # whether its first line names the columns
-    sheet: str | None = None  # of a spreadsheet: its name, or its number from 1
 
 
 def of(file: str | Entry) -> Entry:
@@ -48,7 +37,7 @@ def check(files: Sequence[str | Entry]) -> list[Problem]:
 def _check(entry: Entry, table: Source, key: str) -> list[Problem]:
     if table.kind not in table_sources.FILES:
         allowed = f"must be {table_sources.TABLES}{_elsewhere(entry.path)}"
-        return [Problem("dataset.files", table_sources.shown(entry.path), allowed)]
+        return [Problem("dataset.files", table_sources_card.shown(entry.path), allowed)]
     return [*table_sources.check_package(table, "dataset.files"), *table_sources.check_form(table, key)]
 
 

@@ -7,38 +7,20 @@ scaled to [0, 1], so that zeros stay zeros.
 
 import bz2
 import io
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
+from vflbench.cards.data.tabular.gisette import DATASETS
 from vflbench.data.published import Lines
 from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.sets import Contents, Edition, Files, Form, TabularSet
 from vflbench.data.tabular.table import Layout, Table
 from vflbench.seeding import stream
-from vflbench.types import DataError, DatasetInfo, Metric
-
-DATASETS = (
-    DatasetInfo(
-        name="gisette",
-        summary="Gisette: 6,000 samples, 5,000 columns, 13 % not zero, sparse logistic regression (MTCD) or learning",
-        layouts=("aligned", "sharded", "relational"),
-        folder="gisette",
-    ),
-)
+from vflbench.types import DataError, Metric
 
 SAMPLES, WIDTH = 6000, 5000
 COLUMNS = tuple(f"x{number}" for number in range(1, WIDTH + 1))
-
-
-@dataclass
-class Config(table.ClassKeys):
-    """Keys of the data set."""
-
-    name: str = "gisette"
-    problem: Literal["learning", "sparse_logistic"] = "sparse_logistic"
 
 
 _SIGNS = Layout(("sign",), {"sign": ("-1", "1", "+1")}, header=0)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vflbench.cards.data.tabular import columns as columns_card
 from vflbench.data.divide import splits
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.cells import Column
@@ -85,7 +86,7 @@ def inspect(
     held: Sequence[dict[str, Column]],
     features: Sequence[Sequence[str]],
     rows: Sequence[np.ndarray | slice],
-    keys: columns.Keys,
+    keys: columns_card.Keys,
 ) -> list[list[Judged]]:
     """Per file, each column to learn from: what it is taken for, and what becomes of it.
 
@@ -100,7 +101,7 @@ def inspect(
     ]
 
 
-def without(judged: Sequence[Judged], named: Collection[str], keys: columns.Keys) -> list[Judged]:
+def without(judged: Sequence[Judged], named: Collection[str], keys: columns_card.Keys) -> list[Judged]:
     """The columns, of which those `named` name rows in several files: they are left out unless a key asks for them."""
     asked = (*keys.numbers, *keys.categories)
     return [columns.names_rows(own) if own.report.column in {*named} - {*asked} else own for own in judged]

@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 
+from vflbench.cards.data.tabular import columns as columns_card
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.cells import Column, means_missing
 from vflbench.data.readers.table_sources import Source
@@ -25,7 +26,7 @@ class Labels:
 
 
 def read(
-    cells: Column, column: str, source: Source, task: Literal["classes", "regression"], keys: columns.Keys
+    cells: Column, column: str, source: Source, task: Literal["classes", "regression"], keys: columns_card.Keys
 ) -> Labels:
     """The labels, as classes in the order of their names, or as targets.
 

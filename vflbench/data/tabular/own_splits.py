@@ -4,12 +4,12 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from vflbench.cards.data.tabular.own_splits import OwnKeys
 from vflbench.data.divide import splits
-from vflbench.data.divide.splits import SplitKeys
 from vflbench.data.readers import row_facts, table_sources
 from vflbench.data.readers.cells import Column
 from vflbench.data.readers.table_sources import Source
@@ -17,18 +17,6 @@ from vflbench.data.tabular import columns, table
 from vflbench.data.tabular.table import Table
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class OwnKeys(SplitKeys, columns.Keys, table.Clipped):
-    """Keys of a table of the user's own."""
-
-    task: Literal["classes", "regression"] = "classes"  # classes (AUROC of two, accuracy of more) | regression (RMSE)
-
-    @property
-    def plan(self) -> splits.Plan:
-        """How rows are divided, as the keys say."""
-        return splits.plan(self, self.task == "classes")
 
 
 @dataclass(frozen=True)

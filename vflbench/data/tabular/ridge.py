@@ -4,41 +4,17 @@ The paper's sizes, alpha and distribution are unknown. The defaults are ours: of
 fewest hops with them.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
 
 import numpy as np
 
+from vflbench.cards.data.tabular.ridge import DATASETS, Config
 from vflbench.data.tabular import convex, table
 from vflbench.data.tabular.sets import TabularSet
 from vflbench.data.tabular.table import Table
 from vflbench.data.tasks import AlignedTask, Objective, RelationalTask, ShardedTask
 from vflbench.seeding import stream
-from vflbench.types import Count, DatasetInfo, DataSource, Metric, Positive, Range
-
-DATASETS = (
-    DatasetInfo(
-        name="ridge",
-        summary="made-up ridge regression with its exact minimum (MTCD); needs no files",
-        layouts=("aligned", "sharded", "relational"),
-        sources=("synthetic",),
-    ),
-)
-
-
-@dataclass
-class Config(table.RegressionKeys):
-    """Keys of the data set."""
-
-    name: str = "ridge"
-    source: Literal["auto", "synthetic"] = "auto"  # it is always made up
-    problem: Literal["learning", "ridge"] = "ridge"
-    samples: table.Samples = 1000  # N; null: 1000
-    features: Count = 2000  # d
-    alpha: Positive = 1.0  # weight of ||theta||^2 / 2
-    # standard deviation of the labels' noise; that of X theta is sqrt(d / N)
-    noise: Annotated[float, Range(at_least=0)] = 0.1
+from vflbench.types import DataSource, Metric
 
 
 def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:

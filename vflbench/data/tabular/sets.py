@@ -12,29 +12,16 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vflbench.cards.data.tabular.table import Keys
 from vflbench.data import prepared, sources, twins
-from vflbench.data.divide.splits import Plan
 from vflbench.data.published import Rows, Size
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tabular import table
-from vflbench.data.tabular.table import Keys, Table
+from vflbench.data.tabular.table import Table
 from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
 from vflbench.types import DataError, DatasetInfo, DataSource, Metric, Problem, refuse
 
 Contents = Iterator[tuple[bytes, str]]  # of files, one after the other: the bytes, and the file's name in errors
-
-
-@dataclass
-class TimedKeys(table.RegressionKeys):
-    """A regression whose rows have a time."""
-
-    #: random, as published | time: the earliest rows train, the latest are for testing
-    split: Literal["random", "time"] = "random"
-
-    @property
-    def plan(self) -> Plan:
-        """How rows are divided: as the key `split` says."""
-        return Plan(self.split)
 
 
 @dataclass(frozen=True)

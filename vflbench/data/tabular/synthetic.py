@@ -4,44 +4,18 @@ As PubSub-VFL's Synthetic they are 1,000,000 x 500 in float32. That paper's othe
 informative and 50 redundant columns, and 1 % of the labels drawn at random.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
 
 import numpy as np
 
-from vflbench.data.tabular import table
+from vflbench.cards.data.tabular.synthetic import DATASETS, Config
 from vflbench.data.tabular.sets import TabularSet, kept
 from vflbench.data.tabular.table import Table
 from vflbench.seeding import derive, stream
-from vflbench.types import DatasetInfo, DataSource, Metric, Positive, Problem, Range
-
-DATASETS = (
-    DatasetInfo(
-        name="synthetic",
-        summary="scikit-learn's make_classification: 1,000,000 rows, 500 columns or as many as you say, two classes; "
-        "needs no files",
-        layouts=("aligned", "sharded", "relational"),
-        sources=("synthetic",),
-    ),
-)
+from vflbench.types import DataSource, Metric, Problem
 
 _ROWS = 65536  # turned to float32 at a time
-
-
-@dataclass
-class Config(table.ClassKeys):
-    """Keys of the data set."""
-
-    name: str = "synthetic"
-    source: Literal["auto", "synthetic"] = "auto"  # it is always made up
-    samples: table.Samples = 1_000_000  # null: 1,000,000
-    features: Annotated[int, Range(at_least=2)] = 500
-    informative: Annotated[int, Range(at_least=2)] = 50  # columns that tell the classes apart
-    redundant: Annotated[int, Range(at_least=0)] = 50  # linear combinations of those
-    separation: Positive = 1.0  # how far the classes' clusters lie apart
-    flipped: Annotated[float, Range(at_least=0, below=1)] = 0.01  # fraction of the labels drawn at random
 
 
 def _problems(config: Config) -> list[Problem]:

@@ -24,12 +24,12 @@ import importlib.util
 import itertools
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from vflbench.cards.data.tabular.tabular_files import Config
 from vflbench.data.divide import splits
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.cells import Column
@@ -37,43 +37,15 @@ from vflbench.data.readers.table_sources import Source
 from vflbench.data.tabular import alignment, columns, entries, inspection, labels, leaks, own_splits, table
 from vflbench.data.tabular.alignment import Alignment
 from vflbench.data.tabular.columns import Judged
-from vflbench.data.tabular.entries import Entry
 from vflbench.data.tabular.labels import Labels
 from vflbench.data.tabular.table import Table
 from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
 from vflbench.data.tasks.base import replace_at
-from vflbench.types import ConfigError, DataError, DatasetInfo, DataSource, Metric, Problem, closest, refuse
-
-DATASETS = (
-    DatasetInfo(
-        name="tabular_files",
-        summary="your own tables: one CSV or Parquet file, or one per party (aligned by an ID, also by private set "
-        "intersection or hashes)",
-        layouts=("aligned", "sharded"),
-        sources=("real",),
-    ),
-)
+from vflbench.types import ConfigError, DataError, DataSource, Metric, Problem, closest, refuse
 
 log = logging.getLogger(__name__)
 FEWEST = 10  # samples that can be divided into training, validation and test
 FEW = 64  # columns of a file: of more, enough become features for every default number of parties
-
-
-@dataclass
-class Config(own_splits.OwnKeys):
-    """Keys of the data set."""
-
-    name: str = "tabular_files"
-    source: Literal["auto", "real"] = "auto"  # your files are never replaced by made-up data
-    problem: Literal["learning"] = "learning"
-    # one, or one per party; paths below data_root, or relative to where vflbench is started; or {path: ..., id: ...}
-    files: list[str | Entry] = field(default_factory=list)
-    label: str | None = None  # the column to predict, in the first file
-    id: str | list[str] | None = None  # the column that identifies a sample, or several together; never features
-    alignment: Literal["given", "psi", "hashed"] = "given"
-    # rows of a party that not all have: fit: they count for the means and scales of its own columns; train: and those
-    # with labels are training rows of `alone`, and of methods that can do without the others' columns
-    own_rows: Literal["ignore", "fit", "train"] = "ignore"
 
 
 def check(config: Config, layout: str, parties: int) -> list[Problem]:

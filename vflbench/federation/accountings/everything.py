@@ -9,9 +9,6 @@ import numpy as np
 
 from vflbench.federation.accounting import Payload
 from vflbench.federation.ledger import COLUMN
-from vflbench.types import OptionInfo
-
-OPTIONS = (OptionInfo("everything", "every message that was sent, the alignment, and what the method assumes"),)
 
 
 def price(rows: np.ndarray, payload: Payload) -> np.ndarray:

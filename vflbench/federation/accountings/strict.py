@@ -4,9 +4,6 @@ import numpy as np
 
 from vflbench.federation.accounting import Payload
 from vflbench.federation.ledger import COLUMN
-from vflbench.types import OptionInfo
-
-OPTIONS = (OptionInfo("strict", "every message costs what was sent"),)
 
 
 def price(rows: np.ndarray, payload: Payload) -> np.ndarray:

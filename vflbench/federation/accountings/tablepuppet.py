@@ -15,11 +15,8 @@ import numpy as np
 
 from vflbench.federation.accounting import Payload
 from vflbench.federation.ledger import COLUMN
-from vflbench.types import NetworkConfig, OptionInfo
+from vflbench.types import NetworkConfig
 
-OPTIONS = (
-    OptionInfo("tablepuppet", "the rule of TablePuppet's figures: a row of a table once an epoch, 8 bytes a number"),
-)
 OUTER = ("prediction", "residual")
 GATHERS = ("prediction", "parameters", "gradient")  # an exchange each
 GIGABIT = 2.0**30  # bits

@@ -4,25 +4,15 @@ What is larger than 65504 is sent as 65504, with a warning. Infinity and NaN sta
 """
 
 import logging
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vflbench.types import CodecConfig, OptionInfo
+from vflbench.cards.federation.codecs.fp16 import Config
 
-OPTIONS = (OptionInfo("fp16", "half precision, 2 bytes a number"),)
 LARGEST = 65504.0
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class Config(CodecConfig):
-    """The keys of codec=fp16."""
-
-    name: str = "fp16"
-    warned = False  # no key: whether this run has said so
 
 
 def encode(values: Tensor, rng: np.random.Generator, config: Config) -> tuple[Tensor, ...]:

@@ -6,23 +6,13 @@ scale per row would be larger than the rows. An array with infinity, NaN or a fl
 float32 arrives as NaN.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from vflbench.types import CodecConfig, OptionInfo
+from vflbench.cards.federation.codecs.int8 import Config
 
-OPTIONS = (OptionInfo("int8", "1 byte a number and a scale per array, right in the mean"),)
 LEVELS = 127  # on either side of 0
-
-
-@dataclass
-class Config(CodecConfig):
-    """The keys of codec=int8."""
-
-    name: str = "int8"
 
 
 def encode(values: Tensor, rng: np.random.Generator, config: Config) -> tuple[Tensor, ...]:

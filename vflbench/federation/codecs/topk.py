@@ -5,24 +5,11 @@ sqrt(1 - k/n) of the array's norm. An entry takes 8 bytes. So an array of float3
 half, and crosses unchanged from there on.
 """
 
-from dataclasses import dataclass
-from typing import Annotated
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from vflbench.types import CodecConfig, OptionInfo, Range
-
-OPTIONS = (OptionInfo("topk", "the entries of largest magnitude, 8 bytes each"),)
-
-
-@dataclass
-class Config(CodecConfig):
-    """The keys of codec=topk."""
-
-    name: str = "topk"
-    fraction: Annotated[float, Range(above=0, at_most=1)] = 0.1  # share of an array's entries that are sent
+from vflbench.cards.federation.codecs.topk import Config
 
 
 def encode(values: Tensor, rng: np.random.Generator, config: Config) -> tuple[Tensor, ...]:

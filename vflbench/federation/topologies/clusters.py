@@ -2,27 +2,12 @@
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
+from vflbench.cards.federation.topologies.clusters import Config
 from vflbench.federation.topologies.shapes import SHAPES
-from vflbench.types import ConfigError, Count, OptionConfig, OptionInfo, Problem
-
-OPTIONS = (
-    OptionInfo("clusters", "separate groups of clients"),
-    OptionInfo("semi_decentralized", "clusters, by the name that the literature has with a server"),
-)
-
-
-@dataclass
-class Config(OptionConfig):
-    """The keys of topology=clusters."""
-
-    name: str = "clusters"
-    clusters: Count = 2
-    inside: Literal["complete", "ring", "path"] = "complete"  # the graph within a cluster
+from vflbench.types import ConfigError, Problem
 
 
 def edges(config: Config, servers: list[str], clients: list[str], seed: int) -> Iterable[tuple[str, str]]:

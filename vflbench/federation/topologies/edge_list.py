@@ -1,26 +1,9 @@
 """The edges that the user's file lists, those of a server too, and no others."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from vflbench.types import ConfigError, OptionConfig, OptionInfo, Problem, closest, refuse
-
-OPTIONS = (OptionInfo("edge_list", "the edges of a file"),)
-
-
-@dataclass
-class Config(OptionConfig):
-    """The keys of topology=edge_list."""
-
-    name: str = "edge_list"
-    edges: str | None = None  # a text file with one "a b" pair of party names a line
-
-
-def check(config: Config) -> list[Problem]:
-    """A problem where there is no such file."""
-    if config.edges is None:
-        return [Problem("topology.edges", "null", 'must name a text file with one "a b" pair of party names a line')]
-    return [] if Path(config.edges).is_file() else [Problem("topology.edges", config.edges, "no such file")]
+from vflbench.cards.federation.topologies.edge_list import Config
+from vflbench.types import ConfigError, Problem, closest, refuse
 
 
 def edges(config: Config, servers: list[str], clients: list[str], seed: int) -> list[tuple[str, str]]:

@@ -3,23 +3,12 @@
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Annotated
 
+from vflbench.cards.federation.topologies.erdos_renyi import Config
 from vflbench.seeding import stream
-from vflbench.types import ConfigError, OptionConfig, OptionInfo, Problem, Range, Seed
+from vflbench.types import ConfigError, Problem
 
-OPTIONS = (OptionInfo("erdos_renyi", "a random graph in which all hang together"),)
 DRAWS = 100
-
-
-@dataclass
-class Config(OptionConfig):
-    """The keys of topology=erdos_renyi."""
-
-    name: str = "erdos_renyi"
-    probability: Annotated[float, Range(above=0, at_most=1)] = 0.3  # of an edge between two clients
-    seed: Seed | None = None  # null: the run's seed
 
 
 def edges(config: Config, servers: list[str], clients: list[str], seed: int) -> Iterable[tuple[str, str]]:

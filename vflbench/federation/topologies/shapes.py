@@ -3,25 +3,10 @@
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
-from vflbench.types import OptionConfig, OptionInfo
+from vflbench.cards.federation.topologies.shapes import Config
 
 Edges = Iterable[tuple[str, str]]
-OPTIONS = (
-    OptionInfo("star", "no two clients meet"),
-    OptionInfo("path", "each client and the next"),
-    OptionInfo("ring", "a path whose ends meet"),
-    OptionInfo("grid", "a grid as near to a square as can be"),
-    OptionInfo("complete", "every two clients meet"),
-)
-
-
-@dataclass
-class Config(OptionConfig):
-    """The keys of a topology in a known shape."""
-
-    name: str = "star"
 
 
 def edges(config: Config, servers: list[str], clients: list[str], seed: int) -> Edges:

@@ -1,6 +1,5 @@
 """Functions that our loggers share."""
 
-import importlib.util
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,14 +7,6 @@ from typing import Any
 
 from vflbench.results.identity import flat
 from vflbench.runner.logs import LoggedRun
-from vflbench.types import Problem
-
-
-def needs(package: str, extra: str) -> list[Problem]:
-    """A problem if `package` is not installed; the extra `extra` of vflbench installs it."""
-    if importlib.util.find_spec(package) is not None:
-        return []
-    return [Problem("logger", extra, f"needs a package that is not installed: pip install 'vflbench[{extra}]'")]
 
 
 def folder_of(config: Any, run: LoggedRun, own: bool) -> Path:

@@ -3,20 +3,9 @@
 import csv
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from vflbench.runner.logs import LoggedRun
-from vflbench.types import OptionConfig, OptionInfo
-
-OPTIONS = (OptionInfo("csv", "writes each evaluation as a line of logs/csv.csv, as soon as it is made"),)
-
-
-@dataclass
-class Config(OptionConfig):
-    """It has no keys of its own."""
-
-    name: str = "csv"
 
 
 class Lines:

@@ -4,32 +4,15 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from vflbench.runner.loggers import shared
 from vflbench.runner.logs import LoggedRun
-from vflbench.types import ENDED_WELL, OptionConfig, OptionInfo, Problem
+from vflbench.types import ENDED_WELL
 
-OPTIONS = (OptionInfo("mlflow", "runs of MLflow, in a SQLite file here or on a server that you name"),)
 MOST, LONGEST = 100, 500  # entries of one call, characters of a value: what every version of MLflow takes
 ALLOWED = re.compile(r"[^\w\-. /]")  # characters that its names do not take
 TOKEN = "vflbench.token"  # the tag by which a run that goes on is found
-
-
-@dataclass
-class Config(OptionConfig):
-    """Where the run goes, and under which experiment."""
-
-    name: str = "mlflow"
-    uri: str | None = None
-    dir: str | None = None
-    experiment: str = "vflbench"
-
-
-def check(config: Any) -> list[Problem]:
-    """A problem if the package is not installed."""
-    return shared.needs("mlflow", "mlflow")
 
 
 class Tracked:

@@ -1,0 +1,43 @@
+"""The card of `allreduce_sgd`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.gossip import exposes, shared
+from vflbench.cards.algorithms.gossip.shared import WorkerKeys
+from vflbench.types import AlgorithmInfo, Implied, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="allreduce_sgd",
+    summary="all workers take the same step along the mean of their gradients, without a server",
+    paper="Thakur, Rabenseifner, Gropp 2005 (reduce-scatter, all-gather)",
+    label="AllReduce SGD",
+    place=4,
+    **shared.FAMILY,
+    divided_by="workers",
+    topologies=("complete",),
+    exact="its workers stay equal only where all of them add up the very same pieces, and a sender keeps its own "
+    "unrounded",
+    attacks=("none", "label_histogram"),
+    assumes=("seed",),
+)
+EXPOSES = (
+    Sent("gradient", "worker", "worker", "gradients", "worker", noised=exposes.NOISED, note="a piece of it"),
+    Sent("mean", "worker", "worker", "gradients", "worker", form=("summed",), noised=exposes.NOISED),
+    Implied(
+        "worker", "worker", "labels", ("gradient",), "label_histogram",
+        "shares of classes, from the last bias; who gets the last piece has it", noised=exposes.NOISED,
+    ),
+    Implied(
+        "worker", "worker", "features", ("gradient",), "argued",
+        "a piece of a small batch's gradient can be inverted (Zhu et al. 2019, arXiv 1906.08935)",
+        noised=exposes.NOISED,
+    ),
+    *exposes.SETUP,
+)  # fmt: skip
+
+
+@dataclass
+class Config(WorkerKeys):
+    """Keys of all-reduce SGD."""
+
+    name: str = "allreduce_sgd"

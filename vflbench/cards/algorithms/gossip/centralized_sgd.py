@@ -1,0 +1,27 @@
+"""The card of `centralized_sgd`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.gossip import shared
+from vflbench.types import AlgorithmInfo
+
+ALGORITHM = AlgorithmInfo(
+    name="centralized_sgd",
+    summary="one party with all rows, no messages",
+    paper="baseline",
+    label="Centralized SGD",
+    place=5,
+    **shared.FAMILY,
+    divided_by=None,
+    exact="it sends nothing",
+    assumes=("pooled",),
+    accounting=("strict",),
+)
+EXPOSES = ()
+
+
+@dataclass
+class Config(shared.Keys):
+    """Keys of centralized SGD."""
+
+    name: str = "centralized_sgd"

@@ -1,0 +1,36 @@
+"""The card of `choco_sgd`."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from vflbench.cards.algorithms.gossip import exposes, shared
+from vflbench.cards.algorithms.gossip.averaging import AveragingKeys
+from vflbench.types import AlgorithmInfo, Count, Range, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="choco_sgd",
+    summary="decentralized SGD on rows of each worker's own, with compressed changes and a memory of them",
+    paper="Koloskova et al. 2019, arXiv 1902.00340; with local steps 2020, arXiv 1907.09356",
+    label="CHOCO-SGD",
+    place=8,
+    **shared.FAMILY,
+    divided_by="workers",
+    topologies=("ring", "path", "grid", "complete", "erdos_renyi", "clusters", "edge_list"),
+    exact="it compresses by itself: algorithm.compression",
+    assumes=("seed",),
+)
+EXPOSES = (
+    Sent("change", "worker", "worker", "parameters", "worker", noised=exposes.NOISED),
+    *exposes.of_models("worker", "change"),
+)
+
+
+@dataclass
+class Config(AveragingKeys):
+    """Keys of CHOCO-SGD."""
+
+    name: str = "choco_sgd"
+    compression: Literal["none", "topk", "int8", "sign"] = "sign"  # Q
+    fraction: Annotated[float, Range(above=0, at_most=1)] = 0.01  # compression=topk: share of the entries
+    gamma: Annotated[float, Range(above=0, at_most=1)] = 0.5  # step towards the neighbours; must suit the compression
+    local_steps: Count = 1  # steps for one exchange

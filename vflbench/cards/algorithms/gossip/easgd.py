@@ -1,0 +1,43 @@
+"""The card of `easgd`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.gossip import exposes, shared
+from vflbench.cards.algorithms.gossip.shared import WorkerKeys
+from vflbench.types import AlgorithmInfo, Problem, RunConfig, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="easgd",
+    summary="SGD on rows of each worker's own, pulled towards the centre variable of a parameter server",
+    paper="Zhang, Choromanska, LeCun 2015, arXiv 1412.6651",
+    label="EASGD",
+    place=2,
+    **shared.FAMILY,
+    divided_by="workers",
+    # any codec: a pull towards a rounded model is one with noise
+    remembered=("model", "centre"),
+    assumes=("seed",),
+)
+EXPOSES = (
+    Sent("centre", "server", "worker", "parameters", "worker", noised=exposes.NOISED, note="a mean over time of all"),
+    Sent("model", "worker", "server", "parameters", "worker", noised=exposes.NOISED),
+    *exposes.of_models("server", "model"),
+)
+
+
+@dataclass
+class Config(WorkerKeys):
+    """Keys of EASGD."""
+
+    name: str = "easgd"
+    local_steps: int = 1  # tau: iterations per exchange with the server
+    beta: float = 0.9  # m alpha, below 2 m / (m + 1)
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    beta, m = config.algorithm.beta, config.algorithm.workers
+    # Without gradients, an exchange scales the distance of the workers' mean from the centre by 1 - beta - beta / m.
+    limit = 2 * m / (m + 1)
+    allowed = f"must be at least 0 and below 2 m / (m + 1) = {limit:.4g} for {m} workers, where the centre diverges"
+    return [] if 0 <= beta < limit else [Problem("algorithm.beta", beta, allowed)]

@@ -1,0 +1,49 @@
+"""The card of `leasgd_async`."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from vflbench.cards.algorithms.gossip import exposes, shared
+from vflbench.cards.algorithms.gossip.shared import WorkerKeys
+from vflbench.types import AlgorithmInfo, Positive, Problem, Range, RunConfig, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="leasgd_async",
+    summary="LEASGD without rounds: workers wake by Poisson clocks, step, and exchange models with one of the other "
+    "pool",
+    paper="Cheng et al. 2018, arXiv 1811.11124 (announced there; the protocol is ours)",
+    label="LEASGD (async)",
+    place=6,
+    **shared.FAMILY,
+    divided_by="workers",
+    topologies=("complete",),
+    time_dependent=True,
+    # any codec: a pull towards a rounded model is one with noise
+    remembered=("model",),
+    assumes=("seed",),
+)
+EXPOSES = (
+    Sent("model", "worker", "worker", "parameters", "worker", noised=exposes.NOISED),
+    Sent("model", "worker", "worker", "sums", "worker", when=("partners", "ranked"), note="its loss"),
+    *exposes.of_models("worker", "model"),
+)
+
+
+@dataclass
+class Config(WorkerKeys):
+    """Keys of asynchronous LEASGD."""
+
+    name: str = "leasgd_async"
+    interval: Positive = 0.5  # seconds between two wake-ups of a worker of rate 1, on average
+    spread: float = 0.5  # rates lie between 1 - spread and 1 + spread
+    alpha: Annotated[float, Range(at_least=0)] = 0.5  # elastic step eta rho
+    partners: Literal["ranked", "random"] = "ranked"  # one of the other pool | any (with alpha = 0.5 AD-PSGD)
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    cfg: Config = config.algorithm
+    problems = shared.check_pools(config)
+    if not 0 <= cfg.spread < 1:
+        problems.append(Problem("algorithm.spread", cfg.spread, "must be at least 0 and below 1"))
+    return problems + shared.check_causal(config)

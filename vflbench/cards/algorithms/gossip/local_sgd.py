@@ -1,0 +1,25 @@
+"""The card of `local_sgd`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.gossip import exposes, shared
+from vflbench.types import AlgorithmInfo
+
+ALGORITHM = AlgorithmInfo(
+    name="local_sgd",
+    summary="every worker alone with its own rows, no messages",
+    paper="baseline of Cheng et al. 2018, arXiv 1811.11124",
+    label="Local SGD",
+    place=3,
+    **shared.FAMILY,
+    divided_by="workers",
+    exact="it sends nothing",
+)
+EXPOSES = exposes.SETUP
+
+
+@dataclass
+class Config(shared.WorkerKeys):
+    """Keys of local SGD."""
+
+    name: str = "local_sgd"

@@ -1,0 +1,34 @@
+"""The card of `powergossip`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.gossip import exposes, shared
+from vflbench.cards.algorithms.gossip.averaging import AveragingKeys
+from vflbench.types import AlgorithmInfo, Count, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="powergossip",
+    summary="decentralized SGD on rows of each worker's own, with low-rank differences of neighbours' models",
+    paper="Vogels et al. 2020, arXiv 2008.01425",
+    label="PowerGossip",
+    place=9,
+    **shared.FAMILY,
+    divided_by="workers",
+    topologies=("ring", "path", "grid", "complete", "erdos_renyi", "clusters", "edge_list"),
+    exact="both ends of an edge must know the same product",
+    assumes=("seed",),
+)
+EXPOSES = (
+    Sent("product", "worker", "worker", "projection", "worker", noised=exposes.NOISED, note="of its model's matrices"),
+    Sent("product", "worker", "worker", "parameters", "worker", noised=exposes.NOISED, note="its biases"),
+    *exposes.of_models("worker", "product"),
+)
+
+
+@dataclass
+class Config(AveragingKeys):
+    """Keys of PowerGossip."""
+
+    name: str = "powergossip"
+    rank: Count = 1  # columns of V; at most as many as a matrix has rows or columns
+    local_steps: Count = 1  # steps for one exchange

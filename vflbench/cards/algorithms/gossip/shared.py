@@ -1,0 +1,46 @@
+"""A worker's own SGD on its own rows, in the pieces that decentralized methods put their exchanges between."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from vflbench.types import Count, Problem, Range, RunConfig
+
+FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
+    "layouts": ("sharded",),
+    "reports": ("parameters",),
+    "privacy": ("none", "dp_sgd"),
+    "models": ("mlp3", "cnn3", "logistic"),
+    "epochs": True,
+}
+
+
+@dataclass
+class Keys:
+    """Keys of all methods with local SGD."""
+
+    name: str = ""
+    batch_size: int = 32  # rows of a worker's batch
+    lr: float = 0.1  # eta: learning rate
+    weight_decay: Annotated[float, Range(at_least=0)] = 1e-4  # L2
+    rounds_per_epoch: Count = 1  # rounds (and evaluations) in a pass over the data
+    default_rounds: Count = 8  # epochs, where epochs and rounds are null
+
+
+@dataclass
+class WorkerKeys(Keys):
+    """Keys of methods with several workers."""
+
+    workers: int = 5  # m
+
+
+def check_pools(config: RunConfig) -> list[Problem]:
+    """Return a problem where there are too few workers to lead and to follow."""
+    few = config.algorithm.workers < 3
+    allowed = "must be at least 3: leaders must outnumber followers"
+    return [Problem("algorithm.workers", config.algorithm.workers, allowed)] if few else []
+
+
+def check_causal(config: RunConfig) -> list[Problem]:
+    """Return a problem where messages have no times of their own, which a time-dependent method needs."""
+    allowed = f"{config.algorithm.name} depends on when each message comes: causal"
+    return [] if config.network.timing == "causal" else [Problem("network.timing", config.network.timing, allowed)]

@@ -1,0 +1,33 @@
+"""The card of `centralized_gnn`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.graph import shared
+from vflbench.types import AlgorithmInfo
+
+ALGORITHM = AlgorithmInfo(
+    name="centralized_gnn",
+    summary="GLASU's upper reference: one party with all features and edges, no messages",
+    paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 5",
+    label="Centralized GNN",
+    place=1,
+    **shared.FAMILY,
+    exact="it sends nothing",
+    refuses=(
+        ("dp_sgd", "a node's features are in the gradients of all nodes within L hops, and degrees have no bound"),
+        ("any", "it sends nothing"),
+    ),
+    assumes=("pooled",),
+    accounting=("strict",),
+)
+EXPOSES = ()
+check = shared.check
+
+
+@dataclass
+class Config(shared.Keys):
+    """Keys of the centralized baseline."""
+
+    name: str = "centralized_gnn"
+    # parties that the data set is split between before it is joined again: so the data are the other methods'
+    parties: int = 3

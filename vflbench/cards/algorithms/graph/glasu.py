@@ -1,0 +1,49 @@
+"""The card of `glasu`."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from vflbench.cards.algorithms.graph import exposes, shared
+from vflbench.cards.algorithms.graph.shared import AggregationKeys
+from vflbench.types import AlgorithmInfo, Count, Given, Problem, RunConfig
+
+ALGORITHM = AlgorithmInfo(
+    name="glasu",
+    summary="graph networks over vertically split graphs: aggregate after K of L layers, then Q local updates with "
+    "stale parts",
+    paper="Zhang, Hong, Chen 2023, arXiv 2303.09531",
+    label="GLASU",
+    place=0,
+    **shared.FAMILY,
+    privacy=("none", "gaussian_embedding", "edge_rr"),
+    attacks=("none", "edge_inference"),
+    noisy_serving=True,
+    # any codec: rounded aggregates are stale ones with noise; sampled nodes differ every time, so nothing is remembered
+    assumes=("aligned_rows", "labels"),
+)
+EXPOSES = (
+    *exposes.MESSAGES,
+    *exposes.EDGES,
+    Given("client", "client", "edges", "all edges before any were lost", when=("sampling", "undropped")),
+)
+
+
+@dataclass
+class Config(AggregationKeys):
+    """Keys of GLASU."""
+
+    name: str = "glasu"
+    local_steps: int = 4  # Q: updates per round; all but the first use stale parts
+    index_exchange: Literal["paper", "code"] = "paper"  # paper (K - 1 unions of ids) | code (K: the lowest level too)
+    # own | undropped (sample from the graph before edges were lost: a leak, as the released code)
+    sampling: Literal["own", "undropped"] = "own"
+    default_rounds: Count = 150  # T, where rounds is null
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """What is wrong across keys."""
+    problems = shared.check(config)
+    if config.algorithm.sampling == "undropped" and config.privacy.name == "edge_rr":
+        allowed = "hides edges, and algorithm.sampling=undropped draws from all of them: use sampling=own"
+        problems.append(Problem("privacy", "edge_rr", allowed))
+    return problems

@@ -1,0 +1,29 @@
+"""The card of `glasu_exact`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.graph import exact, exposes, shared
+from vflbench.types import AlgorithmInfo
+
+ALGORITHM = AlgorithmInfo(
+    name="glasu_exact",
+    summary="GLASU with exact gradients: the server back-propagates through each aggregation, one update per round",
+    paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 2.1",
+    label="GLASU (exact)",
+    place=4,
+    **shared.FAMILY,
+    privacy=("none", "gaussian_embedding", "edge_rr"),
+    attacks=("none", "edge_inference"),
+    noisy_serving=True,
+    exact="its gradients are exact only for the very numbers that were sent",
+    assumes=("aligned_rows", "labels"),
+)
+EXPOSES = (*exposes.MESSAGES, *exposes.GRADIENTS, *exposes.EDGES)
+check = shared.check
+
+
+@dataclass
+class Config(exact.GradientKeys, shared.AggregationKeys):
+    """Keys of GLASU with exact gradients."""
+
+    name: str = "glasu_exact"

@@ -1,0 +1,33 @@
+"""The card of `simulated_centralized`."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from vflbench.cards.algorithms.graph import exact, exposes, shared
+from vflbench.types import AlgorithmInfo
+
+ALGORITHM = AlgorithmInfo(
+    name="simulated_centralized",
+    summary="GLASU's reference with split features: every client has all edges, aggregates every layer, exact "
+    "gradients",
+    paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 5",
+    label="Simulated centralized",
+    place=3,
+    **shared.FAMILY,
+    privacy=("none", "gaussian_embedding"),
+    refuses=(("edge_rr", "edges are given to all clients"),),
+    noisy_serving=True,
+    exact="its gradients are exact only for the very numbers that were sent",
+    assumes=("aligned_rows", "labels", "edges"),
+    accounting=("strict",),
+)
+EXPOSES = (*exposes.MESSAGES, *exposes.GRADIENTS)
+check = shared.check
+
+
+@dataclass
+class Config(exact.GradientKeys, shared.Keys):
+    """Keys of the simulated-centralized baseline."""
+
+    name: str = "simulated_centralized"
+    aggregate: Literal["avg", "cat"] = "avg"  # avg | cat

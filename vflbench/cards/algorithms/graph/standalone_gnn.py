@@ -1,0 +1,31 @@
+"""The card of `standalone_gnn`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.graph import shared
+from vflbench.types import AlgorithmInfo, Count
+
+ALGORITHM = AlgorithmInfo(
+    name="standalone_gnn",
+    summary="GLASU's lower reference: every client alone with its own features and edges, no messages",
+    paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 5",
+    label="Standalone GNN",
+    place=2,
+    **shared.FAMILY,
+    exact="it sends nothing",
+    refuses=(
+        ("dp_sgd", "a node's features are in the gradients of all nodes within L hops, and degrees have no bound"),
+        ("any", "it sends nothing"),
+    ),
+    assumes=("labels",),
+)
+EXPOSES = ()
+check = shared.check
+
+
+@dataclass
+class Config(shared.Keys):
+    """Keys of the standalone baseline."""
+
+    name: str = "standalone_gnn"
+    default_rounds: Count = 500  # T, where rounds is null

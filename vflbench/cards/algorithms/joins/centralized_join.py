@@ -1,0 +1,33 @@
+"""The card of `centralized_join`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.joins import shared
+from vflbench.cards.algorithms.joins.shared import Keys, PartyKeys
+from vflbench.types import AlgorithmInfo
+
+ALGORITHM = AlgorithmInfo(
+    name="centralized_join",
+    summary="reference of learning over joins: one party joins all tables and runs SGD, no messages",
+    paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet), section 7",
+    label="Centralized join",
+    place=7,
+    **shared.FAMILY,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("predictions",),
+    privacy=("none", "dp_sgd"),
+    exact="it sends nothing",
+    assumes=("pooled",),
+    accounting=("strict", "tablepuppet"),
+)
+EXPOSES = ()
+check = shared.check
+
+
+@dataclass
+class Config(Keys, PartyKeys):
+    """Keys of the centralized join."""
+
+    name: str = "centralized_join"
+    batch_size: int = 10240  # B: rows of a batch

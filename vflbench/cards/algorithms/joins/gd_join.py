@@ -1,0 +1,33 @@
+"""The card of `gd_join`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.joins import exposes, shared
+from vflbench.cards.algorithms.joins.shared import JoinKeys
+from vflbench.types import AlgorithmInfo
+
+ALGORITHM = AlgorithmInfo(
+    name="gd_join",
+    summary="learning over joins by gradient descent: one full-batch update an epoch",
+    paper="Kumar, Naughton, Patel, SIGMOD 2015; Schleich, Olteanu, Ciucanu, SIGMOD 2016",
+    label="GD on the join",
+    place=6,
+    **shared.FAMILY,
+    layouts=("relational",),
+    divided_by=None,
+    reports=("partial",),
+    privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
+    attacks=("none", "prediction_recovery", "residual_labels"),
+    # any codec: rounded predictions make a noisy gradient
+    remembered=("prediction", "residual"),
+    accounting=("strict", "tablepuppet", "everything"),
+)
+EXPOSES = exposes.EXPOSES
+check = shared.check
+
+
+@dataclass
+class Config(JoinKeys):
+    """Keys of GD over joins."""
+
+    name: str = "gd_join"

@@ -1,0 +1,40 @@
+"""The card of `rfl_admm`."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from vflbench.cards.algorithms.joins import exposes, shared
+from vflbench.types import AlgorithmInfo, Count, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="rfl_admm",
+    summary="learning over joins of unions by ADMM: horizontal parts of a table agree on its parameters by consensus",
+    paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet)",
+    label="RFL-ADMM",
+    place=4,
+    **shared.FAMILY,
+    layouts=("relational",),
+    divided_by="parts",
+    reports=("partial",),
+    privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
+    attacks=("none", "prediction_recovery", "residual_labels"),
+    # any codec: multipliers stay at the server, and those of a round start anew; else rounding makes inexact updates
+    remembered=("prediction", "residual", "parameters", "consensus"),
+    assumes=("seed",),
+    accounting=("strict", "tablepuppet", "everything"),
+)
+EXPOSES = (
+    *exposes.EXPOSES,
+    Sent("parameters", "client", "server", "parameters", "client", noised=exposes.OF_MODELS),
+    Sent("consensus", "server", "client", "parameters", "client", form=("summed",), noised=exposes.OF_MODELS),
+)
+check = shared.check
+
+
+@dataclass
+class Config(shared.AdmmKeys, shared.PartKeys):
+    """Keys of RFL-ADMM."""
+
+    name: str = "rfl_admm"
+    inner_rounds: Count = 10  # T': rounds of consensus per round
+    predict: Literal["own", "consensus"] = "own"  # what a client predicts with: its own theta | the consensus w

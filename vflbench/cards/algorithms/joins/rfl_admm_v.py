@@ -1,0 +1,32 @@
+"""The card of `rfl_admm_v`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.joins import exposes, shared
+from vflbench.types import AlgorithmInfo
+
+ALGORITHM = AlgorithmInfo(
+    name="rfl_admm_v",
+    summary="learning over joins by ADMM: tables stay apart, one prediction per table row and round",
+    paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet)",
+    label="RFL-ADMM-V",
+    place=0,
+    **shared.FAMILY,
+    layouts=("relational",),
+    divided_by=None,
+    reports=("partial",),
+    privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
+    attacks=("none", "prediction_recovery", "residual_labels"),
+    # any codec: the multipliers stay at the server; rounded residuals make inexact updates
+    remembered=("prediction", "residual"),
+    accounting=("strict", "tablepuppet", "everything"),
+)
+EXPOSES = exposes.EXPOSES
+check = shared.check
+
+
+@dataclass
+class Config(shared.AdmmKeys, shared.JoinKeys):
+    """Keys of RFL-ADMM-V."""
+
+    name: str = "rfl_admm_v"

@@ -1,0 +1,37 @@
+"""The card of `vfl_admm`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.joins import exposes, shared
+from vflbench.cards.algorithms.joins.shared import AdmmKeys, PartyKeys
+from vflbench.types import AlgorithmInfo
+
+ALGORITHM = AlgorithmInfo(
+    name="vfl_admm",
+    summary="vertical learning on aligned rows by ADMM: every party predicts every joined row, once a round",
+    paper="Xie et al. 2022, arXiv 2207.10226",
+    label="VFL-ADMM",
+    place=2,
+    **shared.FAMILY,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("partial",),
+    privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
+    attacks=("none", "prediction_recovery", "residual_labels"),
+    # any codec: the multipliers stay at the server; rounded residuals make inexact updates
+    remembered=("prediction", "residual"),
+    assumes=("join",),
+    accounting=("strict", "tablepuppet", "everything"),
+)
+EXPOSES = (
+    exposes.LABELS,
+    *exposes.LEARNING,
+)
+check = shared.check
+
+
+@dataclass
+class Config(AdmmKeys, PartyKeys):
+    """Keys of VFL-ADMM."""
+
+    name: str = "vfl_admm"

@@ -1,0 +1,38 @@
+"""The card of `vfl_sgd`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.joins import exposes, shared
+from vflbench.cards.algorithms.joins.shared import Keys, PartyKeys
+from vflbench.types import AlgorithmInfo
+
+ALGORITHM = AlgorithmInfo(
+    name="vfl_sgd",
+    summary="vertical learning on aligned rows by SGD: every party predicts every joined row of a batch",
+    paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet), section 7",
+    label="VFL-SGD",
+    place=3,
+    **shared.FAMILY,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("partial",),
+    privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
+    attacks=("none", "prediction_recovery", "residual_labels"),
+    # any codec: rounded predictions make noisy gradients; each batch has other rows, so nothing is remembered
+    assumes=("join",),
+    accounting=("strict", "tablepuppet", "everything"),
+)
+EXPOSES = (
+    exposes.LABELS,
+    *exposes.DRAWN,
+    *exposes.LEARNING,
+)
+check = shared.check
+
+
+@dataclass
+class Config(Keys, PartyKeys):
+    """Keys of VFL-SGD."""
+
+    name: str = "vfl_sgd"
+    batch_size: int = 10240  # B: rows of a batch

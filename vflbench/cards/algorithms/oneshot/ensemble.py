@@ -1,0 +1,37 @@
+"""The card of `ensemble`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.graph import shared
+from vflbench.types import AlgorithmInfo, Count, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="ensemble",
+    summary="each client trains alone, and a server adds up their predictions; training sends nothing",
+    paper="folklore; as a baseline of GLASU",
+    label="Ensemble",
+    place=2,
+    layouts=("graph",),
+    divided_by="parties",
+    reports=("predictions",),
+    assumes=("aligned_rows", "labels"),
+    models=("gcnii", "gcn", "gat", "residual_gcn", "pyg"),
+    exact="it sends predictions of held-out nodes only, which no codec compresses",
+    refuses=(("any", "training sends nothing, and no mechanism covers votes of the evaluation"),),
+    one_shot=True,
+)
+EXPOSES = (
+    Sent(
+        "prediction", "client", "server", "predictions", "client",
+        keys=("val", "test"), times="per evaluation", served=True,
+    ),
+)  # fmt: skip
+check = shared.check
+
+
+@dataclass
+class Config(shared.Keys):
+    """Keys of the ensemble."""
+
+    name: str = "ensemble"
+    default_rounds: Count = 500  # T, where rounds is null

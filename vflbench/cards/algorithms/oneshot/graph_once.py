@@ -1,0 +1,47 @@
+"""The card of `graph_once`."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from vflbench.cards.algorithms.graph import exposes, shared
+from vflbench.cards.algorithms.graph.shared import Keys
+from vflbench.types import AlgorithmInfo, Count, Given, Implied, Range, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="graph_once",
+    summary="each client sends features and edges, or propagated features, once; a server trains on them",
+    paper="Wu et al. 2019, arXiv 1902.07153 (SGC), for form=propagated",
+    label="Graph once",
+    place=1,
+    layouts=("graph",),
+    divided_by="parties",
+    reports=("predictions",),
+    assumes=("aligned_rows",),
+    models=("gcnii", "gcn", "gat", "residual_gcn", "pyg"),
+    privacy=("none", "gaussian_embedding", "edge_rr"),
+    one_shot=True,
+)
+RAW, Z = ("form", "raw"), ("form", "propagated")
+EXPOSES = (
+    Sent("features", "client", "server", "raw", "client", when=RAW, times="round 1", noised=exposes.ROWS),
+    Sent("features", "client", "server", "edges", "client", when=RAW, times="round 1", noised=("edge_rr",)),
+    Sent("features", "client", "server", "projection", "client", when=Z, times="round 1", noised=exposes.ROWS),
+    Implied(
+        "server", "client", "edges", ("features",), "argued", "propagated rows of neighbours are alike",
+        times="round 1", when=Z, noised=exposes.EDGES_OR_ROWS,
+    ),
+    Sent("labels", "client", "server", "labels", "client", times="round 1"),
+    Given("client", "all", "ids", "the node ids of every split"),
+)  # fmt: skip
+check = shared.check
+
+
+@dataclass
+class Config(Keys):
+    """Keys of graph_once."""
+
+    name: str = "graph_once"
+    form: Literal["raw", "propagated"] = "raw"  # what is sent
+    hops: Annotated[int, Range(at_least=0)] = 2  # form=propagated: K, steps of propagation
+    components: Count = 16  # form=propagated: r, principal components of each client
+    head: Literal["mlp", "linear"] = "mlp"  # form=propagated: mlp (a hidden layer) | linear

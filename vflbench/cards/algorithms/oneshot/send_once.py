@@ -1,0 +1,83 @@
+"""The card of `send_once`."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from vflbench.cards.models.bins import MOST_BINS
+from vflbench.cards.models.vertical import IMAGES
+from vflbench.types import AlgorithmInfo, Count, Positive, Problem, Range, RunConfig, Sent, convex_problem, own_rows
+
+HELD_OUT = "what is learnt at home is scored on rows held out: dataset.problem=learning"
+ALGORITHM = AlgorithmInfo(
+    name="send_once",
+    summary="each passive party sends its columns once (binned, raw or projected); the label owner learns at home",
+    paper="Tian et al. 2020, arXiv 2011.02796 (vertical FederBoost), for form=bins",
+    label="Send once",
+    place=0,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("predictions",),
+    assumes=("aligned_rows",),
+    privacy=("none", "gaussian_embedding", "gdp_embedding", "rr_bins"),
+    noisy_serving=True,
+    models=("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
+    epochs=True,
+    one_shot=True,
+    own_rows=True,
+)
+NOISED = ("gaussian_embedding", "gdp_embedding")
+EXPOSES = (
+    Sent(
+        "features", "passive", "active", "binned", "passive", keys=("val", "test"), when=("form", "bins"),
+        times="round 1", noised=(*NOISED, "rr_bins"), served=True,
+    ),
+    Sent(
+        "features", "passive", "active", "raw", "passive", when=("form", "raw"),
+        times="round 1", noised=NOISED, served=True,
+    ),
+    Sent(
+        "features", "passive", "active", "projection", "passive", when=("form", "pca"),
+        times="round 1", noised=NOISED, served=True,
+    ),
+)  # fmt: skip
+
+
+@dataclass
+class Config:
+    """Keys of send_once."""
+
+    name: str = "send_once"
+    parties: Count = 2  # organisations: the active one, which has the labels, and passive ones
+    form: Literal["bins", "raw", "pca"] = "bins"  # of the columns that are sent
+    bins: Annotated[int, Range(at_least=2, at_most=MOST_BINS)] = 32  # form=bins: the most of a column
+    components: Count = 8  # form=pca: r, principal components of each party's columns
+    learner: Literal["trees", "linear", "model"] = "trees"  # trees | linear (exact) | model (that of model=)
+    fallback: bool = True  # the active party also trains on its own columns alone, and validation chooses
+    patience: Count = 15  # iterations without a better validation metric, after which a learner stops
+    learning_rate: Positive = 0.1  # learner=trees
+    leaves: Annotated[int, Range(at_least=2)] = 31  # learner=trees: the most of a tree
+    penalty: Annotated[float, Range(at_least=0)] = 1e-4  # learner=linear: L2, beside the mean loss
+    batch_size: Count = 256  # learner=model
+    lr: Positive = 0.001  # learner=model: learning rate
+    optimizer: Literal["adam", "sgd"] = "adam"  # learner=model: adam | sgd
+    default_rounds: Count = 250  # iterations at most, where epochs and rounds are null
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """What is wrong across keys: a codec that finds nothing to compress, and images that are none any more."""
+    cfg, problems = config.algorithm, []
+    if problem := convex_problem(config.dataset):
+        problems.append(Problem("dataset.problem", problem, HELD_OUT))
+    if cfg.form == "bins" and config.codec.name != "none":
+        allowed = "bin numbers are whole, and codecs compress fractions: use algorithm.form=raw or pca, or fewer bins"
+        problems.append(Problem("codec", config.codec.name, allowed))
+    if own_rows(config.dataset) == "train" and cfg.learner != "trees":
+        allowed = "takes no rows without the others' columns: use trees, or dataset.own_rows=fit"
+        problems.append(Problem("algorithm.learner", cfg.learner, allowed))
+    if config.privacy.name == "rr_bins" and cfg.form != "bins":
+        problems.append(Problem("privacy", "rr_bins", "randomises bin numbers: use algorithm.form=bins"))
+    images = cfg.learner == "model" and config.model.name in IMAGES
+    if images and (cfg.form != "raw" or config.privacy.name != "none"):
+        allowed = f"model={config.model.name} takes images: use raw, without privacy"
+        problems.append(Problem("algorithm.form", cfg.form, allowed))
+    return problems

@@ -1,0 +1,30 @@
+"""The card of `avfl`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.split import exposes, shared
+from vflbench.cards.algorithms.split.shared import Keys
+from vflbench.types import AlgorithmInfo, Count
+
+ALGORITHM = AlgorithmInfo(
+    name="avfl",
+    summary="asynchronous split learning: one worker per party, stale gradients",
+    paper="Chen et al. 2020, arXiv 2007.06081; a baseline of PubSub-VFL",
+    label="AVFL",
+    place=3,
+    **shared.FAMILY,
+    attacks=("none", "embedding_inversion", "label_inference"),
+    time_dependent=True,
+    # any codec: rounded embeddings and gradients are stale ones with noise
+    assumes=("aligned_rows",),
+)
+EXPOSES = exposes.EXPOSES
+check = shared.check_asynchronous
+
+
+@dataclass
+class Config(Keys):
+    """Keys of AVFL."""
+
+    name: str = "avfl"
+    outstanding: Count = 5  # batches of the passive worker that wait for their gradient, at most

@@ -1,0 +1,94 @@
+"""The card of `hetero_lr`."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from vflbench.cards.algorithms.split import exposes, shared
+from vflbench.cards.algorithms.split.shared import Keys
+from vflbench.types import AlgorithmInfo, Count, Implied, Problem, Range, RunConfig, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="hetero_lr",
+    summary="linear and logistic regression by mini-batches: one number per row each way",
+    paper="Hardy et al. 2017, arXiv 1711.10677; Yang et al. 2019, arXiv 1902.04885",
+    label="Hetero-LR",
+    place=5,
+    **{**shared.FAMILY, "models": ("linear",)},
+    protections=("none", "paillier"),
+    # any codec: a rounded score or residual is one with noise
+    assumes=("aligned_rows",),
+)
+CLEAR, SEALED = ("protection", "none"), ("protection", "paillier")
+EXPOSES = (
+    Sent(
+        "score", "passive", "active", "embeddings", "passive",
+        keys=exposes.HELD_OUT, noised=exposes.EMBEDDINGS, served=True, when=CLEAR,
+    ),
+    Sent("residual", "active", "passive", "gradients", "active", noised=exposes.GRADIENTS, when=CLEAR),
+    Sent(
+        "residual", "active", "passive", "labels", "active", noised=exposes.LABELS, when=CLEAR,
+        note="of two classes its sign is the label; in the first batch it is the label, but for a known number",
+    ),
+    Implied(
+        "active", "passive", "features", ("score",), "argued",
+        "a weighted sum of each row's columns; of one column all of it, but for a factor", noised=exposes.EMBEDDINGS,
+        when=CLEAR,
+    ),
+    Sent("score", "passive", "active", "ciphertext", "passive", when=SEALED),
+    Sent(
+        "score", "passive", "active", "embeddings", "passive",
+        keys=exposes.HELD_OUT, times="per evaluation", served=True, when=SEALED,
+    ),
+    Sent("residual", "active", "passive", "ciphertext", "active", when=SEALED),
+    Sent("masked", "passive", "arbiter", "ciphertext", "passive", when=SEALED, note="the arbiter sees it under a mask"),
+    Sent("masked", "active", "arbiter", "ciphertext", "active", when=SEALED, note="the arbiter sees it under a mask"),
+    Sent("unmasked", "arbiter", "passive", "sums", "active", when=SEALED, note="of its columns, over a batch"),
+    Sent("unmasked", "arbiter", "active", "sums", "passive", when=SEALED, note="of its columns, over a batch"),
+    Implied(
+        "passive", "active", "labels", ("unmasked",), "argued",
+        "a host with as many columns as a batch has rows (the last may be short) can solve for the residuals",
+        when=SEALED,
+    ),
+    Implied(
+        "active", "passive", "features", ("unmasked",), "argued",
+        "a guest with as many columns as a batch has rows can solve for the hosts' scores", when=SEALED,
+    ),
+    Implied(
+        "active", "passive", "features", ("score",), "argued",
+        "held-out scores are in clear: of one column all of it, but for a factor", times="per evaluation", when=SEALED,
+    ),
+    exposes.SEEDED,
+    exposes.KNOWN,
+)  # fmt: skip
+
+
+@dataclass
+class Config(Keys):
+    """Keys of Hetero-LR."""
+
+    name: str = "hetero_lr"
+    lr: float = 0.01  # learning rate
+    alpha: Annotated[float, Range(at_least=0)] = 0.0  # weight of ||w||^2 / 2
+    gradient: Literal["exact", "taylor"] | None = None  # of the logistic loss; null: exact, under encryption taylor
+    default_rounds: Count = 15  # epochs, where epochs and rounds are null
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """Rules across keys, before any data is loaded."""
+    cfg: Config = config.algorithm
+    problems = shared.check_learning(config)
+    if config.model.relu_output:
+        problems.append(Problem("model.relu_output", True, "scores are linear here: false"))
+    if cfg.gradient == "taylor" and config.privacy.name in exposes.LABELS:
+        allowed = f"knows no randomised labels, and privacy={config.privacy.name} corrects the loss: exact"
+        problems.append(Problem("algorithm.gradient", cfg.gradient, allowed))
+    if config.protection.name != "none":
+        for key, name in (("privacy", config.privacy.name), ("codec", config.codec.name)):
+            if name != "none":
+                problems.append(Problem(key, name, f"cannot change what is encrypted: none with {sealed(config)}"))
+    return problems
+
+
+def sealed(config: RunConfig) -> str:
+    """The protection, as a user writes it."""
+    return f"protection={config.protection.name}"

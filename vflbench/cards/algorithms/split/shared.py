@@ -1,0 +1,54 @@
+"""What split learning methods share: their keys and checks, and what one worker does with its own rows."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from vflbench.types import Count, Problem, Range, RunConfig, convex_problem
+
+FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
+    "layouts": ("aligned",),
+    "divided_by": "parties",
+    "reports": ("predictions",),
+    "privacy": ("none", "gdp_embedding", "label_rr", "gaussian_gradient", "embedding_and_label"),
+    "models": ("mlp10", "residual_mlp", "linear", "mlp", "split_mlp", "mvcnn", "resnet", "vertical"),
+    "noisy_serving": True,
+    "epochs": True,
+    "modelled": True,
+}
+HELD_OUT = "split networks are scored on rows held out: dataset.problem=learning"
+
+
+@dataclass
+class Keys:
+    """Keys that all split learning methods share."""
+
+    name: str = ""
+    # organisations: the active one, which has the labels, and the passive ones
+    parties: Annotated[int, Range(at_least=2)] = 2
+    batch_size: int = 256  # B: rows of a batch
+    lr: float = 0.001  # learning rate
+    optimizer: Literal["adam", "sgd"] = "adam"  # adam | sgd; each worker has its own moments
+    default_rounds: Count = 10  # epochs, where epochs and rounds are null
+
+
+@dataclass
+class PairKeys(Keys):
+    """Keys of methods whose workers work in pairs."""
+
+    workers: int = 8  # nu: pairs of workers
+
+
+def check_learning(config: RunConfig) -> list[Problem]:
+    """A problem where the data set, before it is loaded, says that nothing is held out; see `check_task`."""
+    problem = convex_problem(config.dataset)
+    return [Problem("dataset.problem", problem, HELD_OUT)] if problem else []
+
+
+def check_asynchronous(config: RunConfig) -> list[Problem]:
+    """Return a problem where the network does not say when each message comes.
+
+    Methods whose passive workers run ahead depend on it.
+    """
+    timing = config.network.timing
+    allowed = f"{config.algorithm.name} depends on when each message comes: causal"
+    return check_learning(config) + ([Problem("network.timing", timing, allowed)] if timing != "causal" else [])

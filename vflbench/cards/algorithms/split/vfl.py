@@ -1,0 +1,30 @@
+"""The card of `vfl`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.split import exposes, shared
+from vflbench.cards.algorithms.split.shared import Keys
+from vflbench.types import AlgorithmInfo, Count
+
+ALGORITHM = AlgorithmInfo(
+    name="vfl",
+    summary="synchronous split learning: one worker per party, batch by batch",
+    paper="Vepakomma et al. 2018, arXiv 1812.00564; a baseline of PubSub-VFL",
+    label="VFL",
+    place=1,
+    **shared.FAMILY,
+    attacks=("none", "embedding_inversion", "label_inference"),
+    # any codec: a rounded embedding or gradient is one with noise
+    remembered=("embedding", "gradient"),
+    assumes=("aligned_rows",),
+)
+EXPOSES = exposes.EXPOSES
+check = shared.check_learning
+
+
+@dataclass
+class Config(Keys):
+    """Keys of VFL."""
+
+    name: str = "vfl"
+    local_steps: Count = 1  # Q: steps of every party on a batch, for one exchange

@@ -1,0 +1,47 @@
+"""The card of `centralized_gd`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.tokens import shared
+from vflbench.cards.algorithms.tokens.shared import NetworkKeys
+from vflbench.types import AlgorithmInfo, Count, Problem, RunConfig, convex_problem
+
+ALGORITHM = AlgorithmInfo(
+    name="centralized_gd",
+    summary="reference of MTCD: one party with all columns takes gradient steps, no messages",
+    paper="baseline",
+    label="Centralized GD",
+    place=4,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("predictions", "partial"),
+    privacy=("none", "dp_sgd"),
+    models=("auto", "split_mlp", "mvcnn", "resnet", "resnet_bn", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
+    exact="it sends nothing",
+    assumes=("pooled",),
+    accounting=("strict",),
+)
+EXPOSES = ()
+PRIVATE_LR = "needs a number with privacy: without one the step size is 1 / L, which is computed from the data"
+
+
+@dataclass
+class Config(NetworkKeys):
+    """Keys of centralized gradient descent."""
+
+    name: str = "centralized_gd"
+    parties: int = 40  # K: blocks into which the features are split; networks have one local network for each
+    local_steps: int = 1  # steps per round
+    lr: float | None = None  # step size; null: 1 / L (batches: times B / N); networks 0.01
+    default_rounds: Count = 500  # where rounds is null
+
+
+def check(config: RunConfig) -> list[Problem]:
+    """What is wrong across keys."""
+    return shared.check_networks(config) + check_step(config, convex_problem(config.dataset) is not None)
+
+
+def check_step(config: RunConfig, convex: bool) -> list[Problem]:
+    """A problem where privacy meets a step size that is found from the data."""
+    found = convex and config.privacy.name != "none" and config.algorithm.lr is None
+    return [Problem("algorithm.lr", "null", PRIVATE_LR)] if found else []

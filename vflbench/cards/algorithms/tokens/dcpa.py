@@ -1,0 +1,53 @@
+"""The card of `dcpa`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.tokens import exposes, shared
+from vflbench.types import AlgorithmInfo, Count, Implied, Positive, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="dcpa",
+    summary="decentralised primal-dual baseline: every client exchanges a dual vector with its neighbours in every "
+    "iteration",
+    paper="after Alghunaim, Lyu, Yan, Sayed 2021, IEEE TSP 69",
+    label="DCPA",
+    place=3,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("partial",),
+    # no models: its dual steps are those of a convex objective of the sum of X_k theta_k
+    topologies=(
+        "path",
+        "star",
+        "ring",
+        "grid",
+        "complete",
+        "erdos_renyi",
+        "clusters",
+        "semi_decentralized",
+        "edge_list",
+    ),
+    privacy=("none", "gaussian_embedding"),
+    exact="it adds up what its neighbours send for ever: errors of rounding are never forgotten, and grow without "
+    "bound",
+    assumes=("aligned_rows", "labels"),
+)
+EXPOSES = (
+    Sent("dual", "client", "client", "embeddings", "client", noised=exposes.NOISED),
+    Implied(
+        "client", "client", "embeddings", ("dual",), "argued",
+        "phi is affine in the sender's X w, with what the receiver sent itself as the rest", exact=True,
+        noised=exposes.NOISED,
+    ),
+    exposes.OPTIMUM,
+)  # fmt: skip
+
+
+@dataclass
+class Config(shared.Keys):
+    """Keys of DCPA."""
+
+    name: str = "dcpa"
+    iterations: Count = 10  # iterations per round
+    dual_lr: Positive = 0.02  # mu_y in units of K times the loss's curvature
+    lr: float | None = None  # mu_w; null: 0.9 / (alpha + mu_y ||X_k||^2)

@@ -1,0 +1,50 @@
+"""The card of `extra`."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from vflbench.cards.algorithms.tokens import exposes, shared
+from vflbench.types import AlgorithmInfo, Count, Implied, Positive, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="extra",
+    summary="decentralised gradient descent that ends at the optimum, on the dual of ridge regression (EXTRA, NIDS)",
+    paper="Shi et al. 2015, arXiv 1404.6264; Li, Shi, Yan 2019, arXiv 1704.07807",
+    label="EXTRA",
+    place=6,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("partial",),
+    topologies=(
+        "path",
+        "ring",
+        "grid",
+        "complete",
+        "erdos_renyi",
+        "clusters",
+        "semi_decentralized",
+        "edge_list",
+    ),
+    refuses=(("any", "its differences of gradients add up what was sent, and noise with it, for ever"),),
+    exact="it adds up what its neighbours send for ever: errors of rounding are never forgotten",
+    assumes=("aligned_rows", "labels"),
+)
+EXPOSES = (
+    Sent("dual", "client", "client", "embeddings", "client"),
+    Sent("curvature", "client", "client", "sizes", "client", when=("lr", None), times="per hop"),
+    Implied(
+        "client", "client", "features", ("dual",), "argued",
+        "of a client whose only neighbour sees it: X X' v for every v, from which X X' itself follows in time",
+    ),
+    exposes.OPTIMUM,
+)  # fmt: skip
+
+
+@dataclass
+class Config(shared.Keys):
+    """Keys of EXTRA."""
+
+    name: str = "extra"
+    variant: Literal["extra", "nids"] = "nids"
+    iterations: Count = 10  # iterations per round
+    lr: Positive | None = None  # eta; null: 1 / max_k L_k, less for EXTRA where the graph asks for it

@@ -1,0 +1,65 @@
+"""The card of `mtcd`."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from vflbench.cards.algorithms.tokens import exposes
+from vflbench.cards.algorithms.tokens.shared import NetworkKeys
+from vflbench.types import AlgorithmInfo, Count, Range, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="mtcd",
+    summary="tokens roam between clients and take block gradient steps; a server synchronises them",
+    paper="Valdeira, Chi, Soares, Xavier 2023, arXiv 2309.09977",
+    label="MTCD",
+    place=0,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("predictions", "partial"),
+    models=("auto", "split_mlp", "mvcnn", "resnet", "resnet_bn", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
+    topologies=(
+        "path",
+        "star",
+        "ring",
+        "grid",
+        "complete",
+        "erdos_renyi",
+        "clusters",
+        "semi_decentralized",
+        "edge_list",
+    ),
+    privacy=("none", "gaussian_embedding"),
+    noisy_serving=True,
+    # any codec: the server rebuilds the token every round, so errors do not pile up
+    remembered=("representation", "token"),
+    assumes=("aligned_rows", "labels", "seed"),
+)
+EXPOSES = (
+    exposes.UPLINK,
+    *exposes.DOWNLINK,
+    exposes.HOP,
+    Sent("token", "client", "client", "parameters", "server", note="theta_0, of a network"),
+    exposes.STEPS,
+    exposes.VISITS,
+    exposes.OPTIMUM,
+)
+
+
+@dataclass
+class Config(NetworkKeys):
+    """Keys of MTCD."""
+
+    name: str = "mtcd"
+    tokens: Count = 4  # Gamma
+    hops: Annotated[int, Range(at_least=0)] = 8  # S: hops of a token between two syncs; 0: client-server
+    local_steps: int = 20  # Q: updates per visit
+    # step size; null: 1 / L_k of each client's own block (batches: times B / N); networks 0.01
+    lr: float | None = None
+    # average (all tokens) | cluster (a token each) | visitors
+    weights: Literal["average", "cluster", "visitors"] = "average"
+    # random (neighbour or stay) | sweep (in the order of clients, and back)
+    walk: Literal["random", "sweep"] = "random"
+    # client at which each token starts every round; null: uniform over where it may walk
+    start: list[str] | None = None
+    # full batch, who sends a representation: changed (visited clients) | all
+    uplink: Literal["changed", "all"] = "changed"

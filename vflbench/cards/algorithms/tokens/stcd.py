@@ -1,0 +1,50 @@
+"""The card of `stcd`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.tokens import exposes
+from vflbench.cards.algorithms.tokens.shared import Keys
+from vflbench.types import AlgorithmInfo, Count, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="stcd",
+    summary="one token walks between clients and takes block gradient steps; there is no server",
+    paper="Valdeira, Chi, Soares, Xavier 2023, arXiv 2309.09977",
+    label="STCD",
+    place=1,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("partial",),
+    # no models: no party has theta_0, and the first token is 0, which the sum of the shares of an mlp is not
+    topologies=(
+        "path",
+        "star",
+        "ring",
+        "grid",
+        "complete",
+        "erdos_renyi",
+        "clusters",
+        "semi_decentralized",
+        "edge_list",
+    ),
+    privacy=("none", "gaussian_embedding"),
+    exact="the token is the only copy of the sum of predictions: what every hop rounds off stays in it",
+    assumes=("aligned_rows", "labels", "seed"),
+)
+EXPOSES = (
+    Sent("token", "client", "client", "embeddings", "client", form=("summed",), noised=exposes.NOISED),
+    exposes.VISITS,
+    exposes.OPTIMUM,
+)
+
+
+@dataclass
+class Config(Keys):
+    """Keys of STCD."""
+
+    name: str = "stcd"
+    hops: Count = 100  # steps of the token per round
+    local_steps: int = 20  # Q: updates per visit
+    lr: float | None = None  # step size; null: 1 / L_k of each client's own block
+    start: list[str] | None = None  # client at which the token starts, as a list of one; null: uniform over all
+    default_rounds: Count = 500  # where rounds is null

@@ -1,0 +1,66 @@
+"""The card of `svfl`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.algorithms.tokens import exposes
+from vflbench.cards.algorithms.tokens.shared import LANCZOS_STEPS, NetworkKeys
+from vflbench.types import AlgorithmInfo, Count, Implied, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="svfl",
+    summary="client-server block gradient descent with Q local updates per exchange (FedBCD)",
+    paper="Liu et al. 2022, IEEE TSP 70 (FedBCD)",
+    label="SVFL",
+    place=2,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("predictions", "partial"),
+    models=("auto", "split_mlp", "mvcnn", "resnet", "resnet_bn", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
+    topologies=(
+        "star",
+        "path",
+        "ring",
+        "grid",
+        "complete",
+        "erdos_renyi",
+        "clusters",
+        "semi_decentralized",
+        "edge_list",
+    ),
+    attacks=("none", "gram_recovery"),
+    privacy=("none", "gaussian_embedding"),
+    noisy_serving=True,
+    # any codec: the token is rebuilt every round, so errors do not pile up
+    remembered=("representation", "token"),
+    assumes=("aligned_rows", "labels", "seed"),
+)
+EXPOSES = (
+    Sent(
+        "smoothness", "server", "client", "embeddings", "client",
+        when=("lr", None), times=LANCZOS_STEPS + 1, convex=True, note="of a convex problem",
+    ),
+    Sent(
+        "smoothness", "client", "server", "embeddings", "client",
+        when=("lr", None), times=LANCZOS_STEPS, convex=True, note="of a convex problem",
+    ),
+    exposes.UPLINK,
+    *exposes.DOWNLINK,
+    Implied(
+        "server", "client", "features", ("smoothness",), "gram_recovery",
+        "X X' of a client with at most 8 columns: its rows but for a rotation",
+        exact=True, times="once", when=("lr", None), convex=True,
+    ),
+    exposes.STEPS,
+    exposes.OPTIMUM,
+)  # fmt: skip
+
+
+@dataclass
+class Config(NetworkKeys):
+    """Keys of SVFL."""
+
+    name: str = "svfl"
+    local_steps: int = 1  # Q: updates per round
+    # step size; null: 2 / (L + alpha) for Q = 1 (at most 1.9 / L), else 1 / (L Q); networks 0.01
+    lr: float | None = None
+    default_rounds: Count = 200  # where rounds is null

@@ -1,0 +1,51 @@
+"""The card of `tree_cg`."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from vflbench.cards.algorithms.tokens import exposes, shared
+from vflbench.types import AlgorithmInfo, Count, Implied, Sent
+
+ALGORITHM = AlgorithmInfo(
+    name="tree_cg",
+    summary="conjugate gradients for ridge regression: products are added up over a spanning tree of the clients",
+    paper="Hestenes, Stiefel 1952; over a tree: folklore",
+    label="Tree-CG",
+    place=5,
+    layouts=("aligned",),
+    divided_by="parties",
+    reports=("partial",),
+    topologies=(
+        "path",
+        "ring",
+        "grid",
+        "complete",
+        "erdos_renyi",
+        "clusters",
+        "semi_decentralized",
+        "edge_list",
+    ),
+    refuses=(("any", "noise in a product breaks the conjugacy of directions, and the method with it"),),
+    exact="a rounded product breaks the conjugacy of directions: algorithm.dtype=float32 halves the bytes",
+    assumes=("aligned_rows", "labels"),
+    eval_every=1,
+)
+EXPOSES = (
+    Sent("product", "client", "client", "embeddings", "client", form=("summed",), note="of a leaf, its own"),
+    Sent("direction", "client", "client", "embeddings", "client", form=("summed",)),
+    Implied(
+        "client", "client", "features", ("product", "direction"), "argued",
+        "of a leaf: X X' p for every direction p, so X X' itself after as many iterations as it has columns",
+    ),
+    exposes.OPTIMUM,
+)  # fmt: skip
+
+
+@dataclass
+class Config(shared.Keys):
+    """Keys of conjugate gradients over a tree."""
+
+    name: str = "tree_cg"
+    iterations: Count = 1  # iterations per round
+    dtype: Literal["float64", "float32"] = "float64"  # of the numbers in messages
+    default_rounds: Count = 30  # where rounds is null

@@ -1,0 +1,24 @@
+"""The card of `blog`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.data.tabular import table
+from vflbench.cards.data.tabular.sets import TimedKeys
+from vflbench.types import DatasetInfo, Positive
+
+DATASETS = (
+    DatasetInfo(
+        name="blog",
+        summary="BlogFeedback: 60,021 blog posts, 280 columns, regression; also as ridge regression",
+        layouts=("aligned", "sharded", "relational"),
+        folder="blogfeedback",
+    ),
+)
+
+
+@dataclass
+class Config(table.Clipped, TimedKeys):
+    """Keys of the data set."""
+
+    name: str = "blog"
+    clip: Positive | None = 10.0

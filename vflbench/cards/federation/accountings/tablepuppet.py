@@ -1,0 +1,7 @@
+"""The card of `tablepuppet`."""
+
+from vflbench.types import OptionInfo
+
+OPTIONS = (
+    OptionInfo("tablepuppet", "the rule of TablePuppet's figures: a row of a table once an epoch, 8 bytes a number"),
+)

@@ -1,0 +1,15 @@
+"""The card of `label_dp`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.privacy import keys
+from vflbench.types import OptionInfo
+
+OPTIONS = (OptionInfo("label_dp", "Laplace noise on one-hot labels"),)
+
+
+@dataclass
+class Config(keys.Labels):
+    """Keys of label_dp."""
+
+    name: str = "label_dp"

@@ -1,0 +1,15 @@
+"""The card of `tablepuppet`."""
+
+from dataclasses import dataclass
+
+from vflbench.cards.privacy import keys
+from vflbench.types import OptionInfo
+
+OPTIONS = (OptionInfo("tablepuppet", "label_dp and dp_sgd together"),)
+
+
+@dataclass
+class Config(keys.Gradients, keys.Labels):
+    """Keys of tablepuppet."""
+
+    name: str = "tablepuppet"

@@ -1,0 +1,14 @@
+"""The card of `to_csv`."""
+
+from dataclasses import dataclass
+
+from vflbench.types import OptionConfig, OptionInfo
+
+OPTIONS = (OptionInfo("csv", "writes each evaluation as a line of logs/csv.csv, as soon as it is made"),)
+
+
+@dataclass
+class Config(OptionConfig):
+    """It has no keys of its own."""
+
+    name: str = "csv"
