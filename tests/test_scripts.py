@@ -14,8 +14,8 @@ import pytest
 import vflbench
 from tests.algorithms import small_joins
 from vflbench import config
+from vflbench.data.divide.tables import RawTable, RawTables, divide
 from vflbench.data.relational import movielens
-from vflbench.data.relational.tables import RawTable, RawTables, divide
 from vflbench.data.tasks import Equality
 from vflbench.federation.ray import cluster
 from vflbench.results import reader

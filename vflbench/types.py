@@ -512,7 +512,7 @@ class DataSource:
     files: tuple[tuple[str, str], ...] = ()  #: (file name, sha256), no machine paths
     #: messages that brought rows together, before the run: part of the sender, of the receiver, tag, bytes
     alignment: tuple[tuple[int, int, str, int], ...] = ()
-    #: of a user's own tables, per file: rows, matched, imputed, encoded (data/tabular/inspection.py)
+    #: of a user's own tables, per file: rows, matched, imputed, encoded (data/columns/inspection.py)
     tables: tuple[dict[str, Any], ...] = ()
     #: kind partial: what real data lack of the published data set; empty: parts of them are made up
     lacks: str = ""

@@ -186,7 +186,7 @@ def bare_glasu(made: Federation, rounds: int, device: str) -> Callable[[int], No
 
 def bare_joins(made: Federation, rounds: int, device: str) -> Callable[[int], None]:
     """The sum of linear models of the tables on contiguous batches of joined rows, whose rows are found once."""
-    from vflbench.data.relational.join import hand_over, join, unite
+    from vflbench.data.tasks.join import hand_over, join, unite
 
     task, cfg, dtype = made.task, made.config.algorithm, DTYPES[made.config.model.dtype]
     keys, xs = {}, []

@@ -224,7 +224,7 @@ def epochs(algorithm: str, task: Any, count: int = 4, dtype: str = "float64", **
 
 def joined(task: Any, how: str) -> tuple[float, Any]:
     """CPU seconds of the table mapping: keys as clients hand them over, united and joined. And how many rows join."""
-    from vflbench.data.relational.join import hand_over, join, unite
+    from vflbench.data.tasks.join import hand_over, join, unite
 
     began = time.process_time()
     keys = {}

@@ -21,7 +21,7 @@ from vflbench.algorithms.joins import (
     vfl_admm,
     vfl_sgd,
 )
-from vflbench.data.relational.tables import RawTable, divide
+from vflbench.data.divide.tables import RawTable, divide
 from vflbench.types import DataSource, Metric
 
 MODELS = [
@@ -279,7 +279,7 @@ def test_a_round_of_admm_by_hand() -> None:
 def test_bytes_are_those_of_the_papers_table() -> None:
     """Section 3, float64 (8 bytes), three classes: rows that join, alpha of every batch, and parameters of shared
     tables."""
-    from vflbench.data.relational.join import hand_over, join
+    from vflbench.data.tasks.join import hand_over, join
 
     d, rounds, size = 3, 2, 16
     source = raw(classes=d)

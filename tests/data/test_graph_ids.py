@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from vflbench.cards.data.graph.graph_files import Config
+from vflbench.data.columns.inspection import in_words, leaks
 from vflbench.data.graph import graph_files
-from vflbench.data.tabular.inspection import in_words, leaks
 from vflbench.data.tasks import GraphTask
 from vflbench.types import ConfigError, DataError
 

@@ -17,7 +17,8 @@ import pytest
 import vflbench
 from vflbench import config
 from vflbench.cards.data.tabular import tabular_files as tabular_files_card
-from vflbench.data.tabular import extremes, tabular_files
+from vflbench.data.columns import extremes
+from vflbench.data.tabular import tabular_files
 from vflbench.types import ConfigError, DataError, VflbenchError
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/data"

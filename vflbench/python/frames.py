@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from vflbench.data.columns.judging import as_texts
 from vflbench.data.readers.cells import MISSING
-from vflbench.data.tabular.columns import as_texts
 from vflbench.types import Problem, closest
 
 if TYPE_CHECKING:

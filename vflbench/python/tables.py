@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from vflbench import config
 from vflbench.cards.data.tabular.tabular_files import Config
 from vflbench.data import prepared, sources
+from vflbench.data.columns import inspection
 from vflbench.data.tabular import alignment as matching
-from vflbench.data.tabular import inspection, tabular_files
+from vflbench.data.tabular import tabular_files
 from vflbench.python import frames
 from vflbench.types import ConfigError, DataError, Problem, VflbenchError, refuse
 

@@ -16,7 +16,7 @@ import torch
 
 from vflbench import compiler, registry
 from vflbench.attacks import transcript
-from vflbench.data.tabular.inspection import in_words, leaks
+from vflbench.data.columns.inspection import in_words, leaks
 from vflbench.exposure import disclosures, exposure, keys_of
 from vflbench.federation.accounting import Payload
 from vflbench.federation.codec import Encoder

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from vflbench.data.relational.join import hand_over, join, unite
 from vflbench.data.tasks import Equality
+from vflbench.data.tasks.join import hand_over, join, unite
 from vflbench.types import DataError
 
 Table = dict[str, list[Any]]

@@ -621,7 +621,7 @@ def twin_task():
 
 @pytest.mark.slow
 def test_the_twin_has_the_papers_sizes(twin_task, caplog):
-    from vflbench.data.relational.join import hand_over, join
+    from vflbench.data.tasks.join import hand_over, join
 
     assert {part.table: part.rows for part in twin_task.clients} == {
         "stays": 52_302,

@@ -20,12 +20,12 @@ from vflbench import config as configuration
 from vflbench.cards.data.readers.table_sources import shown
 from vflbench.cards.data.relational.sql import Config, Table
 from vflbench.config.typed import convert_value
+from vflbench.data.columns import inspection
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.cells import Column, as_type, concatenate, infer, of_arrow, of_objects
 from vflbench.data.readers.table_sources import Source
 from vflbench.data.relational import sql
 from vflbench.data.relational.sql import load
-from vflbench.data.tabular import inspection
 from vflbench.types import ConfigError, DataError
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"

@@ -5,8 +5,8 @@ import pytest
 
 from vflbench.cards.data.relational.star_schema import Config
 from vflbench.config import convert
-from vflbench.data.relational.join import hand_over, join
 from vflbench.data.relational.star_schema import load, make
+from vflbench.data.tasks.join import hand_over, join
 from vflbench.types import ConfigError
 
 SMALL = Config(rows=200, dimension_rows=64, width=3)

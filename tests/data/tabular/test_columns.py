@@ -10,13 +10,15 @@ import pandas as pd
 import pytest
 
 import vflbench
+from vflbench.cards.data.columns.judging import Keys
 from vflbench.cards.data.tabular import tabular_files as tabular_files_card
-from vflbench.cards.data.tabular.columns import Keys
 from vflbench.cards.data.tabular.tabular_files import Config
+from vflbench.data.columns import inspection
+from vflbench.data.columns import judging as columns
+from vflbench.data.columns.judging import ColumnReport, Judged
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.table_sources import Source
-from vflbench.data.tabular import columns, inspection, tabular_files
-from vflbench.data.tabular.columns import ColumnReport, Judged
+from vflbench.data.tabular import tabular_files
 from vflbench.data.tabular.tabular_files import load
 from vflbench.types import ConfigError, DataError
 

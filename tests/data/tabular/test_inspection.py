@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from vflbench.cards.data.tabular.tabular_files import Config
-from vflbench.data.tabular import inspection, tabular_files
+from vflbench.data.columns import inspection
+from vflbench.data.tabular import tabular_files
 from vflbench.data.tabular.tabular_files import load
 from vflbench.types import ConfigError, DataError
 

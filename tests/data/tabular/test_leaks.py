@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vflbench.data.tabular.leaks import LIMIT, sampled, strength
+from vflbench.data.columns.leaks import LIMIT, sampled, strength
 
 N = 400
 RNG = np.random.default_rng(0)

@@ -11,7 +11,8 @@ import pytest
 
 from vflbench.cards.data.tabular.tabular_files import Config
 from vflbench.data import sanity
-from vflbench.data.tabular import checking, inspection, table, tabular_files
+from vflbench.data.columns import inspection
+from vflbench.data.tabular import checking, table, tabular_files
 from vflbench.data.tabular.tabular_files import load
 from vflbench.types import ConfigError, DataError
 

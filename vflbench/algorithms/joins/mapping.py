@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from vflbench.cards.privacy.keys import trains_privately
-from vflbench.data.relational.join import Keys, hand_over, join, unite
 from vflbench.data.tasks import RelationalPart, RelationalPublic
+from vflbench.data.tasks.join import Keys, hand_over, join, unite
 from vflbench.federation.party import SERVER, Party
 from vflbench.privacy import tables
 from vflbench.privacy.gradients import NoisyGradients, poisson, rehearsed

@@ -38,8 +38,8 @@ import torch
 
 from vflbench.algorithms.joins import mapping, shared
 from vflbench.cards.algorithms.oneshot.gram_once import Config
-from vflbench.data.relational.join import hand_over
 from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
+from vflbench.data.tasks.join import hand_over
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.types import ConfigError, Problem, RunConfig
 

@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 
 from vflbench.cards.data.graph.graph_files import Config
+from vflbench.data.columns import inspection, judging, leaks
+from vflbench.data.columns.judging import ColumnReport, Judged, Remark
 from vflbench.data.divide import partition
 from vflbench.data.divide.partition import RawGraph
 from vflbench.data.graph import node_ids, node_splits
 from vflbench.data.graph.node_ids import Nodes
 from vflbench.data.graph.node_tables import Files, Table, counts, of_array, shown
 from vflbench.data.readers.cells import Column
-from vflbench.data.tabular import columns, inspection, leaks
-from vflbench.data.tabular.columns import ColumnReport, Judged, Remark
 from vflbench.data.tasks import GraphTask
 from vflbench.data.tasks.base import replace_at
 from vflbench.types import DataError, DataSource, Problem, closest, refuse
@@ -252,12 +252,12 @@ def _labels(table: Table, nodes: Nodes, given: str | None, classes: int | None) 
 
 def _numbered(table: Table) -> Table:
     """Labels that are words as the numbers of their classes, in alphabetical order; others as they are."""
-    cells = columns.without_words(table.columns[0], (), ".")
+    cells = judging.without_words(table.columns[0], (), ".")
     if cells.kind != "text" or any(node_ids.NUMBER.fullmatch(text.strip()) for text in cells.values if text):
         return replace(table, columns=(cells,))
-    codes, names, merged = columns.category(cells)
+    codes, names, merged = judging.category(cells)
     if merged:
-        log.warning("%s: %s", table.file, columns.differ(merged, "class"))
+        log.warning("%s: %s", table.file, judging.differ(merged, "class"))
     log.info("%s: the classes are, from 0 on, %s", table.file, ", ".join(names[:10]) + ", ..." * (len(names) > 10))
     return replace(table, columns=(Column("number", np.where(cells.null, np.nan, codes)),))
 

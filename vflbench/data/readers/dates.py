@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vflbench.cards.data.tabular.columns import Order
+from vflbench.cards.data.columns.judging import Order
 
 _TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:[.,]\d+)?))?(?: ?(?P<half>[ap])\.?m\.?)?"
 _TIME += r"(?: ?(?P<zone>z|utc|[+-]\d{2}:?\d{2}))?"

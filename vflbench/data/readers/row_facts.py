@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vflbench.cards.data.tabular import columns as dates_card
+from vflbench.cards.data.columns import judging as dates_card
 from vflbench.data.readers import dates, keys
 from vflbench.data.readers.cells import Column, means_missing
 from vflbench.types import DataError

@@ -18,16 +18,15 @@ import numpy as np
 
 from vflbench.cards.data.divide import splits as splits_card
 from vflbench.cards.data.relational.sql import Config
-from vflbench.data.divide import splits
+from vflbench.data.columns import inspection
+from vflbench.data.divide import splits, tables
+from vflbench.data.divide.tables import RawTables
 from vflbench.data.readers import row_facts, table_sources
 from vflbench.data.readers.cells import TYPES, Column, concatenate, digest, hashes, stable_order
 from vflbench.data.readers.keys import near, shown
 from vflbench.data.readers.table_sources import Source
-from vflbench.data.relational import tables
 from vflbench.data.relational.sql_columns import Part, as_text, marked, misspelt, place_of, raw_table, summary
 from vflbench.data.relational.sql_config import TASKS, called, check, deciding, joins_of, keys_of, parts_of, roles_of
-from vflbench.data.relational.tables import RawTables
-from vflbench.data.tabular import inspection
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.data.tasks.base import replace_at
 from vflbench.types import ConfigError, DataError, DataSource, Metric, Problem, closest, refuse

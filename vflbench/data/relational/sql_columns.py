@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from vflbench.cards.data.relational.sql import Config
+from vflbench.data.columns import extremes, leaks
+from vflbench.data.columns.judging import MOST_CATEGORIES, ColumnReport, Judged, Kind, counts_rows, numbers_rows
+from vflbench.data.divide.tables import RawTable, RawTables, joining
 from vflbench.data.readers import dates, table_sources
 from vflbench.data.readers.cells import Column, Wrong, as_type, concatenate, refuse_rounded
 from vflbench.data.readers.table_sources import Source
-from vflbench.data.relational.join import hand_over, join
-from vflbench.data.relational.sql_config import MOST_CATEGORIES, called, deciding, keys_of, roles_of
-from vflbench.data.relational.tables import RawTable, RawTables, joining
-from vflbench.data.tabular import extremes, leaks
-from vflbench.data.tabular.columns import ColumnReport, Judged, Kind, counts_rows, numbers_rows
+from vflbench.data.relational.sql_config import called, deciding, keys_of, roles_of
+from vflbench.data.tasks.join import hand_over, join
 from vflbench.types import DataError
 
 log = logging.getLogger(__name__)

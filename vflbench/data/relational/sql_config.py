@@ -7,7 +7,6 @@ from vflbench.data.readers.table_sources import Source
 from vflbench.data.tasks import Equality
 from vflbench.types import Problem, closest
 
-MOST_CATEGORIES = 1000  # of one column; with more it is probably a key
 TASKS = {"regression": ("rmse",), "classes": ("accuracy", "auroc")}  # task -> its metrics, the default first
 
 

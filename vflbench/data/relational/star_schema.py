@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from vflbench.cards.data.relational.star_schema import Config
+from vflbench.data.divide import tables
 from vflbench.data.divide.splits import check_fractions, split_rows
-from vflbench.data.relational import tables
-from vflbench.data.relational.tables import RawTable, RawTables
+from vflbench.data.divide.tables import RawTable, RawTables
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
 from vflbench.types import DataSource, Metric, Problem, refuse

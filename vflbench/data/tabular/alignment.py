@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vflbench.data.columns import inspection
 from vflbench.data.matching import DIGEST, PLACE
 from vflbench.data.readers import keys, table_sources
 from vflbench.data.readers.cells import Column, Wrong
 from vflbench.data.readers.table_sources import Source
-from vflbench.data.tabular import inspection, positions
+from vflbench.data.tabular import positions
 from vflbench.types import DataError
 
 Sent = tuple[int, int, str, int]  # a message: part of the sender, of the receiver, tag, bytes

@@ -13,12 +13,13 @@ import numpy as np
 
 from vflbench.cards.data.tabular.tabular_files import Config
 from vflbench.data import sanity
+from vflbench.data.columns import inspection, judging
+from vflbench.data.columns.judging import ColumnReport
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.cells import Column
 from vflbench.data.readers.table_sources import Form, Source
-from vflbench.data.tabular import alignment, columns, entries, inspection, tabular_files
+from vflbench.data.tabular import alignment, entries, tabular_files
 from vflbench.data.tabular.alignment import Rows
-from vflbench.data.tabular.columns import ColumnReport
 from vflbench.data.tasks import AlignedTask
 from vflbench.types import ConfigError, DataError, VflbenchError, refuse
 
@@ -41,7 +42,7 @@ class File:
 
     def remarks(self) -> Iterator[tuple[str, str]]:
         """What there is to say, the gravest first: severity, sentence."""
-        for severity in reversed(columns.SEVERITIES):
+        for severity in reversed(judging.SEVERITIES):
             for line in inspection.told(self.columns, severity):
                 yield severity, line.removeprefix(f"{self.name}, ")
 
@@ -117,7 +118,7 @@ def _file(
         names = table_sources.columns(source)
         ids = [name for name in tabular_files.ids_of(config)[index] if name in names]
         held = table_sources.read(source, names, dict.fromkeys(ids, "id"))
-        judged = (columns.judge(source, name, held[name], rows, config) for name in names)
+        judged = (judging.judge(source, name, held[name], rows, config) for name in names)
         reports = [_report(config, own.report, ids, index) for own in judged]
         known = alignment.rows_of(source, held, ids) if ids else None
         return File(str(source), len(held[names[0]].values), table_sources.form(source), reports), known, source, held
@@ -136,7 +137,7 @@ def _report(config: Config, about: ColumnReport, ids: Sequence[str], index: int)
         why = f"dataset.{'time' if name == config.time else 'entity'} names it"
         return dataclasses.replace(about, why=why, becomes="divides the rows", remarks=())
     if name in config.leave_out:
-        return dataclasses.replace(about, why="dataset.leave_out names it", becomes=columns.LEFT_OUT, remarks=())
+        return dataclasses.replace(about, why="dataset.leave_out names it", becomes=judging.LEFT_OUT, remarks=())
     return about
 
 

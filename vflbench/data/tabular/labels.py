@@ -5,12 +5,12 @@ from typing import Literal
 
 import numpy as np
 
-from vflbench.cards.data.tabular import columns as columns_card
+from vflbench.cards.data.columns import judging as judging_card
+from vflbench.data.columns import extremes, inspection, judging
+from vflbench.data.columns.judging import ColumnReport, Judged
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.cells import Column, means_missing
 from vflbench.data.readers.table_sources import Source
-from vflbench.data.tabular import columns, extremes, inspection
-from vflbench.data.tabular.columns import ColumnReport, Judged
 from vflbench.types import DataError
 
 
@@ -26,7 +26,7 @@ class Labels:
 
 
 def read(
-    cells: Column, column: str, source: Source, task: Literal["classes", "regression"], keys: columns_card.Keys
+    cells: Column, column: str, source: Source, task: Literal["classes", "regression"], keys: judging_card.Keys
 ) -> Labels:
     """The labels, as classes in the order of their names, or as targets.
 
@@ -34,14 +34,14 @@ def read(
     ------
     DataError : there is nothing to learn, or there are no classes or numbers.
     """
-    cells = columns.without_words(cells, keys.missing_words, table_sources.decimal(source))
+    cells = judging.without_words(cells, keys.missing_words, table_sources.decimal(source))
     if cells.null.all():
         refuse_missing(cells.null, column, source)
     return (_classes if task == "classes" else _targets)(cells, column, source)
 
 
 def _classes(cells: Column, column: str, source: Source) -> Labels:
-    codes, names, merged = columns.category(cells)
+    codes, names, merged = judging.category(cells)
     if len(names) < 2:
         raise DataError(f"{source}, column {column}: all labels are {names[0]!r}; there is nothing to learn")
     if 2 * len(names) > (count := int((~cells.null).sum())):
@@ -51,7 +51,7 @@ def _classes(cells: Column, column: str, source: Source) -> Labels:
     report = _report(cells, column, source, len(names), f"{len(names)} classes")
     judged = Judged(report)
     if merged:
-        judged = judged.remark("warning", columns.differ(merged, "class"))
+        judged = judged.remark("warning", judging.differ(merged, "class"))
     for name in names if cells.kind == "text" else ():
         if means_missing(name):
             advice = "if it means that there is no label, empty the cells, or list it in dataset.missing_words"
@@ -72,7 +72,7 @@ def _targets(cells: Column, column: str, source: Source) -> Labels:
 
 
 def _report(cells: Column, column: str, source: Source, distinct: int, becomes: str) -> ColumnReport:
-    file, missing = columns.file_of(source), int(cells.null.sum())
+    file, missing = judging.file_of(source), int(cells.null.sum())
     return ColumnReport(file, column, "label", "dataset.label names it", missing, distinct, becomes=becomes)
 
 

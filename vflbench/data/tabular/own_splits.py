@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from vflbench.cards.data.tabular.own_splits import OwnKeys
+from vflbench.data.columns import judging
 from vflbench.data.divide import splits
 from vflbench.data.readers import row_facts, table_sources
 from vflbench.data.readers.cells import Column
 from vflbench.data.readers.table_sources import Source
-from vflbench.data.tabular import columns, table
+from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Table
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ def facts(config: OwnKeys, source: Source, held: Mapping[str, Column], used: np.
     """
     place = partial(table_sources.place, source)
     words, sign = config.missing_words, table_sources.decimal(source)
-    known = {name: columns.without_words(held[name], words, sign) for name in (config.time, config.entity) if name}
+    known = {name: judging.without_words(held[name], words, sign) for name in (config.time, config.entity) if name}
     return RowFacts(
         row_facts.times(known[config.time], config.time, place, used, config.dates) if config.time else None,
         row_facts.entities(known[config.entity], config.entity, place, used) if config.entity else None,

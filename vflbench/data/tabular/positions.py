@@ -22,10 +22,10 @@ from itertools import combinations
 
 import numpy as np
 
+from vflbench.data.columns import judging
 from vflbench.data.readers import keys, table_sources
 from vflbench.data.readers.cells import Column, Wrong
 from vflbench.data.readers.table_sources import Source
-from vflbench.data.tabular import columns
 
 DENSE = 0.25  # of all whole numbers between the least and the largest: from here on, many may be in common by chance
 COMMON = 0.5  # of the values: so many are in common where two files share a column,
@@ -346,10 +346,10 @@ def shuffled(held: dict[str, Column], names: Sequence[str]) -> tuple[str, int] |
         values = column.values.astype(np.float64)
         falls = np.flatnonzero(np.diff(values) < 0)
         every = np.sort(values)
-        own = "" if name.startswith(columns.MADE_UP) else name
+        own = "" if name.startswith(judging.MADE_UP) else name
         close = every[0] >= 0 and len(every) >= DENSE * (every[-1] - every[0] + 1)
         whole = _called_id(name) and any(np.array_equal(every, np.arange(len(every)) + first) for first in (0, 1))
-        if len(falls) and (whole or (close and columns.numbers_rows(own, every))):
+        if len(falls) and (whole or (close and judging.numbers_rows(own, every))):
             return name, int(falls[0]) + 1
     return None
 

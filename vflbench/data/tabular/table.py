@@ -25,10 +25,10 @@ from vflbench.cards.data.tabular.table import ClassKeys as ClassKeys  # where pl
 from vflbench.cards.data.tabular.table import Keys, Order
 from vflbench.cards.data.tabular.table import RegressionKeys as RegressionKeys
 from vflbench.data.divide import partition
+from vflbench.data.divide import tables as joined
 from vflbench.data.divide.splits import SPLITS, check_fractions, draw
+from vflbench.data.divide.tables import RawTable, RawTables
 from vflbench.data.readers import csv_files
-from vflbench.data.relational import tables as relational
-from vflbench.data.relational.tables import RawTable, RawTables
 from vflbench.data.tabular.convex import task
 from vflbench.data.tasks import AlignedTask, Equality, Objective, OwnRows, RelationalTask, Shard, ShardedTask
 from vflbench.seeding import stream
@@ -185,7 +185,7 @@ def divide(
         encodings = _blocks(config, table, tables(config), {**splits, "all": rows}, scaling, np.float32, seed)
         whole = _by_row_id([encoding["all"] for encoding in encodings], table.labels[rows], table.classes)
         divided = {split: np.searchsorted(rows, splits.get(split, rows[:0])) for split in SPLITS}
-        return relational.divide(
+        return joined.divide(
             config.name, whole, divided, source, metric, layout=layout, parts=parties, standardized=True
         )
     if layout == "sharded":

@@ -30,13 +30,14 @@ from typing import Any
 import numpy as np
 
 from vflbench.cards.data.tabular.tabular_files import Config
+from vflbench.data.columns import inspection, judging, leaks
+from vflbench.data.columns.judging import Judged
 from vflbench.data.divide import splits
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.cells import Column
 from vflbench.data.readers.table_sources import Source
-from vflbench.data.tabular import alignment, columns, entries, inspection, labels, leaks, own_splits, table
+from vflbench.data.tabular import alignment, entries, labels, own_splits, table
 from vflbench.data.tabular.alignment import Alignment
-from vflbench.data.tabular.columns import Judged
 from vflbench.data.tabular.labels import Labels
 from vflbench.data.tabular.table import Table
 from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
@@ -234,7 +235,7 @@ def _judged(
     judged = inspection.inspect(sources, held, features, rows, config)
     judged = [inspection.without(*own, config) for own in zip(judged, matched.named, strict=True)]
     _refuse(sources, judged)
-    who = columns.category(held[0][config.entity])[0][rows[0]] if config.entity else None
+    who = judging.category(held[0][config.entity])[0][rows[0]] if config.entity else None
     return leaks.mark(judged, rows, label.values[rows[0]], label.classes, config.label, who)
 
 

@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 
 from vflbench.data import shipping
-from vflbench.data.relational.join import hand_over, join, unite
 from vflbench.data.tasks.base import Table, Task, no_rows, replace_at, some
+from vflbench.data.tasks.join import hand_over, join, unite
 
 
 @dataclass(frozen=True)

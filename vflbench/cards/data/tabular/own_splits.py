@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from vflbench.cards.data.columns import judging
 from vflbench.cards.data.divide import splits
 from vflbench.cards.data.divide.splits import SplitKeys
-from vflbench.cards.data.tabular import columns, table
+from vflbench.cards.data.tabular import table
 
 
 @dataclass
-class OwnKeys(SplitKeys, columns.Keys, table.Clipped):
+class OwnKeys(SplitKeys, judging.Keys, table.Clipped):
     """Keys of a table of the user's own."""
 
     task: Literal["classes", "regression"] = "classes"  # classes (AUROC of two, accuracy of more) | regression (RMSE)

@@ -14,18 +14,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vflbench.cards.data.tabular.columns import Keys
+from vflbench.cards.data.columns.judging import Keys
+from vflbench.data.columns import extremes
 from vflbench.data.readers import dates, table_sources, written_numbers
 from vflbench.data.readers.cells import TYPES, Column, infer, means_missing, trimmed, without_point
 from vflbench.data.readers.keys import plain
 from vflbench.data.readers.table_sources import Source
-from vflbench.data.relational.sql_config import MOST_CATEGORIES
-from vflbench.data.tabular import extremes
 
 Kind = Literal["number", "category", "date", "text", "id", "label", "row number", "constant", "empty", "unknown"]
 Severity = Literal["ok", "note", "warning", "error"]
 SEVERITIES: tuple[Severity, ...] = ("ok", "note", "warning", "error")  # from the mildest on
 MADE_UP = "__index_level_"  # pandas writes a frame's index into a Parquet file as columns with this prefix
+MOST_CATEGORIES = 1000  # of one column; with more it is probably a key
 LONG = 100  # characters of a text that is no category
 _NAMELESS = re.compile(r"(Unnamed: \d+([._].*)?|\.\.\.\d+)?")  # as programs write that a column has no name
 _NUMBERED = re.compile(r"index|level_\d+|column\d+")  # names that pandas or we give to columns without one

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vflbench.data.tabular.columns import Judged
+from vflbench.data.columns.judging import Judged
 from vflbench.seeding import stream
 
 LIMIT = 0.995  # of AUROC, balanced accuracy, or of a target's R2

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.cards.data.tabular import columns as columns_card
+from vflbench.cards.data.columns import judging as judging_card
+from vflbench.data.columns import judging
+from vflbench.data.columns.judging import ColumnReport, Judged, Remark, Severity
 from vflbench.data.divide import splits
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.cells import Column
 from vflbench.data.readers.table_sources import Source
-from vflbench.data.tabular import columns
-from vflbench.data.tabular.columns import ColumnReport, Judged, Remark, Severity
 from vflbench.types import ConfigError, DataError, Problem, VflbenchError
 
 DIVISION = ("algorithm.parties", "dataset.columns")  # keys that are checked once all columns are known
@@ -86,7 +86,7 @@ def inspect(
     held: Sequence[dict[str, Column]],
     features: Sequence[Sequence[str]],
     rows: Sequence[np.ndarray | slice],
-    keys: columns_card.Keys,
+    keys: judging_card.Keys,
 ) -> list[list[Judged]]:
     """Per file, each column to learn from: what it is taken for, and what becomes of it.
 
@@ -96,15 +96,15 @@ def inspect(
     rows : per file those that are used.
     """
     return [
-        [columns.judge(source, name, own.pop(name), chosen, keys) for name in names]
+        [judging.judge(source, name, own.pop(name), chosen, keys) for name in names]
         for source, own, names, chosen in zip(sources, held, features, rows, strict=True)
     ]
 
 
-def without(judged: Sequence[Judged], named: Collection[str], keys: columns_card.Keys) -> list[Judged]:
+def without(judged: Sequence[Judged], named: Collection[str], keys: judging_card.Keys) -> list[Judged]:
     """The columns, of which those `named` name rows in several files: they are left out unless a key asks for them."""
     asked = (*keys.numbers, *keys.categories)
-    return [columns.names_rows(own) if own.report.column in {*named} - {*asked} else own for own in judged]
+    return [judging.names_rows(own) if own.report.column in {*named} - {*asked} else own for own in judged]
 
 
 def errors(source: Source, judged: Iterable[Judged]) -> list[str]:
@@ -171,7 +171,7 @@ def summary(
         kept = [report for report in own if report.features]
         missing = {report.column: report.missing for report in kept if report.taken_for != "category"}
         levels = {report.column: report.features for report in kept if report.taken_for == "category"}
-        about = {"file": columns.file_of(source), "rows": count, "matched": count - len(alone)}
+        about = {"file": judging.file_of(source), "rows": count, "matched": count - len(alone)}
         about |= {"not_in_all": len(alone), "labelled_not_in_all": 0 if i else labelled}
         about |= {"not_in_all_at": places(source, alone)}
         about |= {"imputed": {name: gaps for name, gaps in missing.items() if gaps}, "encoded": levels}

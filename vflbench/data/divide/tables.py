@@ -9,8 +9,8 @@ import numpy as np
 
 from vflbench.data import prepared, sources
 from vflbench.data.divide.splits import SPLITS, WORDS
-from vflbench.data.relational.join import Keys, hand_over, join
 from vflbench.data.tasks import AlignedTask, Equality, HeldOut, RelationalPart, RelationalTask
+from vflbench.data.tasks.join import Keys, hand_over, join
 from vflbench.data.tasks.relational import table_size
 from vflbench.types import ConfigError, DataError, DataSource, Metric, Problem
 
@@ -20,7 +20,7 @@ class RawTable:
     """One organisation's table."""
 
     name: str
-    keys: Mapping[str, np.ndarray]  # key column -> (n,), as data/relational/join.py takes them
+    keys: Mapping[str, np.ndarray]  # key column -> (n,), as data/tasks/join.py takes them
     features: np.ndarray  # (n, d) float32: raw values, NaN where one is missing; without keys and label
     columns: tuple[str, ...]  # names of the feature columns
 

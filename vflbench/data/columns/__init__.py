@@ -1,0 +1,1 @@
+"""What columns of a user's own tables are taken for, and how they become numbers."""
