@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from tests.algorithms.small_shards import config, models, run, task
 from tests.options import codec_config, privacy_config
 from vflbench.algorithms.gossip import allreduce_sgd, centralized_sgd, fedavg, leasgd, local_sgd
-from vflbench.cards.data.divide import partition as partition_card
+from vflbench.cards.data.divide import Sharding
 from vflbench.data.divide import partition
 from vflbench.data.tasks import Shard
 from vflbench.federation.ledger import COLUMN
@@ -90,7 +90,7 @@ def test_the_unit_of_a_regressions_targets_does_not_matter(module: ModuleType) -
             Shard(part.features, (unit * part.labels + start).astype(np.float32))
             for part in (plain.joined(), plain.held_out["val"])
         )
-        about = (plain.source, plain.metric, partition_card.Sharding())
+        about = (plain.source, plain.metric, Sharding())
         data = partition.shard("toy", train, {"val": held_out}, *about, classes=0, workers=3, seed=0)
         result = run(module, data, config(module, 3, "star" if module is fedavg else "complete", workers=3))
         ends = [server_model(result)] if module is fedavg else list(models(result))

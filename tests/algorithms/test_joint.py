@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vflbench.algorithms.graph.joint import Aggregation, aggregation_layers
-from vflbench.cards.algorithms.graph.joint import check
+from vflbench.cards.algorithms.graph.shared import check_layers
 
 
 def parts(widths: tuple[int, ...], seed: int = 0) -> list[torch.Tensor]:
@@ -58,10 +58,10 @@ def test_the_aggregation_layers() -> None:
 
 
 def test_check() -> None:
-    assert check(4, 2, None) == [] and check(4, 9, [0, 3]) == []
+    assert check_layers(4, 2, None) == [] and check_layers(4, 9, [0, 3]) == []
     for bad in (0, 3, 8):
-        (problem,) = check(4, bad, None)
+        (problem,) = check_layers(4, bad, None)
         assert problem.key == "algorithm.aggregations" and "1, 2, 4" in problem.allowed
     for chosen in ([], [0, 1], [3, 1], [1, 1, 3], [-1, 3], [1, 4]):
-        (problem,) = check(4, 2, chosen)
+        (problem,) = check_layers(4, 2, chosen)
         assert problem.key == "algorithm.aggregation_layers"

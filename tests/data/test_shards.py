@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import absent
-from vflbench.cards.data.divide import partition as partition_card
+from vflbench.cards.data.divide import Sharding
 from vflbench.cards.data.images import mnist as mnist_card
 from vflbench.config import convert
 from vflbench.data.divide import partition
@@ -28,7 +28,7 @@ def rows(count: int, classes: int = 4) -> Shard:
 def deal(
     workers: int, count: int = 103, sharding: Any = "iid", alpha: float = 0.5, classes: int = 4, seed: int = 0
 ) -> ShardedTask:
-    held_out, how = {"val": rows(0), "test": rows(5)}, partition_card.Sharding(sharding, alpha)
+    held_out, how = {"val": rows(0), "test": rows(5)}, Sharding(sharding, alpha)
     parts = rows(count), held_out, DataSource("real"), Metric("accuracy", "max")
     return partition.shard("toy", *parts, how, classes=classes, workers=workers, seed=seed)
 
@@ -69,7 +69,7 @@ def test_what_cannot_be_dealt_is_told() -> None:
         deal(20, sharding="dirichlet", alpha=0.001)
     with pytest.raises(ConfigError, match=r"dataset\.sharding=dirichlet: deals classes, and a regression has none"):
         deal(2, sharding="dirichlet", classes=0)
-    _, problems = convert(partition_card.Sharding, {"sharding": "dirchlet", "dirichlet_alpha": 0.0})
+    _, problems = convert(Sharding, {"sharding": "dirchlet", "dirichlet_alpha": 0.0})
     assert [p.key for p in problems] == ["sharding", "dirichlet_alpha"]
 
 

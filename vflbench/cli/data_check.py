@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vflbench.cards.data.tabular import tabular_files as tabular_files_card
+from vflbench.cards.data.tabular.tabular_files import Config as TabularFiles
 from vflbench.cli.words import say
 from vflbench.results.texts import align
 from vflbench.types import VflbenchError
@@ -51,7 +51,7 @@ def _checked(words: list[str], config_dir: str | None) -> "Checked":
         keys = ["dataset=tabular_files", *keys]
     with config.session(keys, config_dir) as hydra:
         given = config.of_dataset(hydra, ["algorithm=vfl", *keys])
-    if not isinstance(given, tabular_files_card.Config):
+    if not isinstance(given, TabularFiles):
         raise VflbenchError("vflbench data check is for dataset=tabular_files, and for options of yours that extend it")
     named = [word.removeprefix("data_root=") for word in keys if word.startswith("data_root=")]
     root = sources.data_root(named[-1] if named else None)

@@ -6,7 +6,7 @@ What the registry knows comes first, then the rules of modules.
 import contextlib
 
 from vflbench import adapt, registry
-from vflbench.cards.privacy import serving as serving_card
+from vflbench.cards.privacy.keys import serving_of
 from vflbench.config.refused import REFUSED, RefusedError, sound
 from vflbench.config.typed import KEYED, shown
 from vflbench.federation import delays
@@ -94,7 +94,7 @@ def objective_problems(objective: str | None, target: float | None) -> list[Prob
 
 def _serving_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
     """Whether the algorithm can serve held-out rows with noise; mechanisms that cannot have no such key."""
-    if serving_card.chosen(config.privacy) != "noisy" or info.noisy_serving:
+    if serving_of(config.privacy) != "noisy" or info.noisy_serving:
         return []
     able = ", ".join(name for name, other in registry.algorithms().items() if other.noisy_serving)
     allowed = f"{info.name} does not add noise to held-out rows: use clean. Those that do: {able}"

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from vflbench.cards.models import mvcnn as mvcnn_card
+from vflbench.cards.models.mvcnn import Config as ViewConfig
+from vflbench.cards.models.shared import COMPOSED, SHARES
 from vflbench.cards.models.split_network import MODEL_NAMES, Config
-from vflbench.cards.models.vertical import COMPOSED, SHARES
 from vflbench.models import DTYPES, vertical
 from vflbench.models.vertical import DEEP, criterion
 from vflbench.types import ConfigError, Problem
@@ -65,7 +65,7 @@ def resolve(config: Any, task: AlignedTask) -> Any:
         if config.hidden != Config.hidden:
             allowed = "is split_mlp's, and these are image views: see model=mvcnn"
             raise ConfigError([Problem("model.hidden", config.hidden, allowed)])
-        return mvcnn_card.Config(embedding=config.embedding, dtype=config.dtype)
+        return ViewConfig(embedding=config.embedding, dtype=config.dtype)
     if images == (config.name in COLUMNS):
         columns, views = "feature columns", "image views"
         taken, given = (columns, views) if images else (views, columns)

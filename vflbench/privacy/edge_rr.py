@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.cards.privacy import gaussian as gaussian_card
 from vflbench.cards.privacy.edge_rr import Config
+from vflbench.cards.privacy.gaussian import Config as GaussianConfig
 from vflbench.privacy import gaussian, keys
 from vflbench.privacy.mechanisms import Facts
 from vflbench.seeding import SecretStream
@@ -37,11 +37,11 @@ AT_ONCE = 2**20  # random numbers of a draw
 log = logging.getLogger(__name__)
 
 
-def rows_of(config: Config) -> gaussian_card.Config | None:
+def rows_of(config: Config) -> GaussianConfig | None:
     """The keys of the noise on rows; None: there is none."""
     if config.row_epsilon is None:
         return None
-    return gaussian_card.Config(
+    return GaussianConfig(
         secure_rng=config.secure_rng, epsilon=config.row_epsilon, delta=config.delta, clip=config.clip
     )
 

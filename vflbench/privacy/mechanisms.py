@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vflbench.cards.privacy import keys as keys_card
+from vflbench.cards.privacy.keys import Clipped
 from vflbench.privacy import keys
 from vflbench.types import ConfigError, Problem, VflbenchError, hook, module_of, refuse
 
@@ -51,7 +51,7 @@ def make(config: Any, facts: Facts, server: bool = False) -> Any:
     if config.name == "none":
         return None
     module, config = module_of(config), keys.settled(config)
-    if isinstance(config, keys_card.Clipped) and config.delta is None:
+    if isinstance(config, Clipped) and config.delta is None:
         raise ConfigError([Problem("privacy.delta", "null", "needs a number, as the number of rows is not known here")])
     if check := hook(module, "check"):  # once more, with a delta
         refuse(check(config))

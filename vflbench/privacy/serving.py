@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vflbench.cards.privacy.serving import chosen
+from vflbench.cards.privacy.keys import serving_of
 from vflbench.types import PrivacyConfig
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Way(NamedTuple):
 
 def ways(privacy: PrivacyConfig) -> list[Way]:
     """The ways in which a score is made, the chosen one first; one alone where no mechanism noises rows."""
-    if (way := chosen(privacy)) is None:
+    if (way := serving_of(privacy)) is None:
         return [Way(noisy=False, chosen=True)]
     noisy = way == "noisy"
     return [Way(noisy, chosen=True), Way(not noisy, chosen=False)]

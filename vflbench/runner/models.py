@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vflbench.cards.models import classifiers as classifiers_card
+from vflbench.cards.models.classifiers import Config as Config
 from vflbench.data.tasks import ShardedTask
 from vflbench.models import DTYPES, classifiers
 
@@ -19,9 +19,7 @@ CHUNK = 2000  # rows predicted at once
 class WholeModels:
     """Metric and training loss of models given as vectors of parameters."""
 
-    def __init__(
-        self, task: ShardedTask, config: classifiers_card.Config, metric: Callable[[np.ndarray, np.ndarray], float]
-    ) -> None:
+    def __init__(self, task: ShardedTask, config: Config, metric: Callable[[np.ndarray, np.ndarray], float]) -> None:
         self.task, self.metric = task, metric
         self.network = classifiers.network(config, task.public)
         self.dtype = DTYPES[config.dtype]

@@ -30,7 +30,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vflbench.cards.models import split_learning as split_learning_card
+from vflbench.cards.models.split_learning import MODEL_NAMES
+from vflbench.cards.models.split_learning import Config as NetworkConfig
 from vflbench.data.tasks import AlignedPublic
 from vflbench.federation.delays import PARTS
 from vflbench.models import split_learning
@@ -53,15 +54,15 @@ class Options:
     name: str = "compute"  # of the files
     features: tuple[int, int] = (250, 250)  # columns of the active party and of a passive one
     model: str = "mlp10"  # a split-learning model, with its keys:
-    depth: int = split_learning_card.Config.depth
-    width: int = split_learning_card.Config.width
-    embedding: int = split_learning_card.Config.embedding
-    top_width: int = split_learning_card.Config.top_width
+    depth: int = NetworkConfig.depth
+    width: int = NetworkConfig.width
+    embedding: int = NetworkConfig.embedding
+    top_width: int = NetworkConfig.top_width
     repetitions: int = 15  # of every timing
 
-    def network(self) -> split_learning_card.Config:
+    def network(self) -> NetworkConfig:
         """The keys of the model."""
-        return split_learning_card.Config(self.model, self.depth, self.width, self.embedding, self.top_width)
+        return NetworkConfig(self.model, self.depth, self.width, self.embedding, self.top_width)
 
 
 def parse(words: Sequence[str]) -> Options:
@@ -93,9 +94,9 @@ def parse(words: Sequence[str]) -> Options:
                 given[key] = (int(parts[0]), int(parts[1]))
         elif key == "model":
             given[key] = value
-            if value not in split_learning_card.MODEL_NAMES:
-                allowed = f"must be one of {', '.join(split_learning_card.MODEL_NAMES)}"
-                problems.append(Problem(key, value, allowed, closest(value, split_learning_card.MODEL_NAMES)))
+            if value not in MODEL_NAMES:
+                allowed = f"must be one of {', '.join(MODEL_NAMES)}"
+                problems.append(Problem(key, value, allowed, closest(value, MODEL_NAMES)))
         elif key == "name":
             given[key] = value
             if not value or Path(value).name != value or value.startswith("."):

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from scipy.optimize import nnls
 
-from vflbench.cards.models import split_learning as split_learning_card
+from vflbench.cards.models.split_learning import Config as NetworkConfig
 from vflbench.data.tasks import AlignedPublic
 from vflbench.federation import work
 from vflbench.federation.work import Work
@@ -51,7 +51,7 @@ def fitted(works: list[Work], seconds: np.ndarray) -> dict[str, float]:
 
 def _steps(width: int, batch: int) -> list[Callable[[], Any]]:
     """What a passive and an active worker do with a batch: embed, go back and step, learn."""
-    config, generator = split_learning_card.Config(width=width), torch_stream(0, "profile")
+    config, generator = NetworkConfig(width=width), torch_stream(0, "profile")
     labels = np.arange(batch) % 2
     public = AlignedPublic(batch, parties=2, classes=2, owner=0)
     passive = split_learning.Passive(config, (width,), generator)

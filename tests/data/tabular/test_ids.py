@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vflbench.cards.data.tabular.entries import Entry
-from vflbench.cards.data.tabular.tabular_files import Config
+from vflbench.cards.data.tabular.tabular_files import Config, Entry
 from vflbench.data.tabular import tabular_files
 from vflbench.types import ConfigError, DataError
 

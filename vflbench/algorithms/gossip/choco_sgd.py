@@ -33,8 +33,8 @@ from torch import Tensor
 from vflbench.algorithms.gossip.averaging import averaging
 from vflbench.algorithms.gossip.shared import LocalSgd
 from vflbench.cards.algorithms.gossip.choco_sgd import Config
-from vflbench.cards.federation.codecs import int8 as int8_card
-from vflbench.cards.federation.codecs import topk as topk_card
+from vflbench.cards.federation.codecs.int8 import Config as Int8
+from vflbench.cards.federation.codecs.topk import Config as TopK
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.codecs import int8, topk
 from vflbench.federation.party import Party, PartySpec
@@ -52,7 +52,7 @@ class Compressor:
     def __init__(self, cfg: Config, sizes: list[int], rng: np.random.Generator) -> None:
         self.kind, self.sizes, self.rng = cfg.compression, sizes, rng
         self.module: Any = {"topk": topk, "int8": int8}.get(self.kind)
-        self.keys = topk_card.Config(fraction=cfg.fraction) if self.kind == "topk" else int8_card.Config()
+        self.keys = TopK(fraction=cfg.fraction) if self.kind == "topk" else Int8()
 
     def encode(self, change: Tensor) -> tuple[Tensor, ...]:
         """What is sent of a change (D,)."""

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from vflbench.algorithms.graph import shared
 from vflbench.algorithms.graph.joint import Aggregation
-from vflbench.cards.privacy import edge_rr as edge_rr_card
-from vflbench.cards.privacy import gaussian as gaussian_card
+from vflbench.cards.privacy.edge_rr import Config as EdgeConfig
+from vflbench.cards.privacy.gaussian import Config as GaussianConfig
 from vflbench.data.graph.sampling import Block, Graph
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import Party, party_names
@@ -33,12 +33,12 @@ IDS, EDGES = "ids of batches and sampled neighbours, which imply edges", "edges"
 NOT_COVERED = ("labels", IDS, "evaluation exchanges", "the final model's classifiers", "a node's raw features")
 
 
-def of_rows(config: RunConfig) -> gaussian_card.Config | None:
+def of_rows(config: RunConfig) -> GaussianConfig | None:
     """The keys of the noise on rows; None: there is none."""
     privacy = config.privacy
-    if isinstance(privacy, edge_rr_card.Config):
+    if isinstance(privacy, EdgeConfig):
         return edge_rr.rows_of(privacy)
-    return privacy if isinstance(privacy, gaussian_card.Config) else None
+    return privacy if isinstance(privacy, GaussianConfig) else None
 
 
 def inspect(task: GraphTask, config: RunConfig, releases: int, width: int) -> None:
@@ -56,7 +56,7 @@ def inspect(task: GraphTask, config: RunConfig, releases: int, width: int) -> No
     rows = of_rows(config)
     if rows is not None:
         gaussian.warn_of_noise(rows, releases, width)
-    if isinstance(config.privacy, edge_rr_card.Config):
+    if isinstance(config.privacy, EdgeConfig):
         edges = dict(zip(party_names("client", task.parties), task.edges, strict=True))
         edge_rr.refuse_swamped(config.privacy, edges, candidates(task.public), len(task.labels))
 

@@ -39,7 +39,7 @@ from vflbench.algorithms.graph import alone, private, shared
 from vflbench.algorithms.graph.joint import joint_inference, predictions
 from vflbench.algorithms.oneshot.forms import Projection, columns
 from vflbench.cards.algorithms.oneshot.graph_once import Config
-from vflbench.cards.models import gnn as gnn_card
+from vflbench.cards.models.gnn import Config as GnnConfig
 from vflbench.data.graph.sampling import Graph, full_block
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import SERVER, Party, PartySpec
@@ -221,9 +221,7 @@ async def on_rows(me: Party, data: None, public: GraphPublic, config: RunConfig,
 class Head(nn.Module):
     """Logits of rows (n, width): linear, or with one hidden layer of ReLUs and dropout."""
 
-    def __init__(
-        self, config: gnn_card.Config, kind: str, width: int, classes: int, generator: torch.Generator
-    ) -> None:
+    def __init__(self, config: GnnConfig, kind: str, width: int, classes: int, generator: torch.Generator) -> None:
         super().__init__()
         sizes = [width, config.hidden, classes] if kind == "mlp" else [width, classes]
         self.drop, pairs = config.dropout, list(itertools.pairwise(sizes))

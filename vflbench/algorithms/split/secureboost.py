@@ -43,8 +43,8 @@ import numpy as np
 from vflbench.algorithms.split.boosting import FRACTION, LEAF, Labels, Trees, sampled
 from vflbench.algorithms.split.sealing import Sealing
 from vflbench.algorithms.split.shared import ACTIVE
-from vflbench.cards.algorithms.split import shared as shared_card
 from vflbench.cards.algorithms.split.secureboost import Config
+from vflbench.cards.algorithms.split.shared import HELD_OUT
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.models.bins import Bins, table
@@ -69,7 +69,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """
     cfg: Config = config.algorithm
     if task.objective is not None:
-        raise ConfigError([Problem("dataset.problem", task.objective.kind, shared_card.HELD_OUT)])
+        raise ConfigError([Problem("dataset.problem", task.objective.kind, HELD_OUT)])
     if cfg.goss and cfg.top_rate < 1 and not round(cfg.other_rate * len(task.labels)):
         allowed = f"of {len(task.labels)} training rows that is none: more"
         raise ConfigError([Problem("algorithm.other_rate", cfg.other_rate, allowed)])

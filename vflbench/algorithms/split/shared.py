@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from vflbench.algorithms.split import private
 from vflbench.cards.algorithms.split.shared import HELD_OUT
-from vflbench.cards.models.vertical import IMAGES
+from vflbench.cards.models.shared import IMAGES
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import work
 from vflbench.federation.delays import Delays

@@ -32,8 +32,8 @@ import numpy as np
 
 from vflbench.algorithms.tokens import published, shared
 from vflbench.algorithms.tokens.published import plan, publish
-from vflbench.cards.algorithms.tokens import shared as shared_card
 from vflbench.cards.algorithms.tokens.dcpa import Config
+from vflbench.cards.algorithms.tokens.shared import check_keys
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.party import Party, PartySpec, party_names
@@ -46,7 +46,7 @@ devices = shared.devices
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     _, problems = topology.build_early(config, [])
-    return shared_card.check(config) + problems + shared.check_objective(config)
+    return check_keys(config) + problems + shared.check_objective(config)
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

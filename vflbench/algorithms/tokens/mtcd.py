@@ -45,8 +45,8 @@ from vflbench.algorithms.tokens import published, shared, walks
 from vflbench.algorithms.tokens.published import clean, plan, publish, renewed
 from vflbench.algorithms.tokens.shared import batch, client_lr, lr_of, make_client, make_server, score, synchronised
 from vflbench.algorithms.tokens.walks import Walks
-from vflbench.cards.algorithms.tokens import shared as shared_card
 from vflbench.cards.algorithms.tokens.mtcd import Config
+from vflbench.cards.algorithms.tokens.shared import check_networks
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation import topology
 from vflbench.federation.party import SERVER, Party, PartySpec, party_names
@@ -60,7 +60,7 @@ def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     cfg: Config = config.algorithm
     graph, problems = topology.build_early(config, [SERVER])
-    return shared_card.check_networks(config) + problems + check_walks(graph, cfg)
+    return check_networks(config) + problems + check_walks(graph, cfg)
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

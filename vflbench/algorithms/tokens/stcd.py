@@ -26,7 +26,7 @@ from vflbench.algorithms.tokens import published, shared, walks
 from vflbench.algorithms.tokens.published import clean, plan, renewed
 from vflbench.algorithms.tokens.shared import client_lr, make_client
 from vflbench.algorithms.tokens.walks import Walks
-from vflbench.cards.algorithms.tokens import shared as shared_card
+from vflbench.cards.algorithms.tokens.shared import check_keys
 from vflbench.cards.algorithms.tokens.stcd import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
@@ -40,11 +40,7 @@ def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     graph, problems = topology.build_early(config, [])
     problems += shared.check_objective(config)
-    return (
-        shared_card.check(config)
-        + problems
-        + walks.check(graph, 1, config.algorithm.hops, start=config.algorithm.start)
-    )
+    return check_keys(config) + problems + walks.check(graph, 1, config.algorithm.hops, start=config.algorithm.start)
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:

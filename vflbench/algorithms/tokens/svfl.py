@@ -24,8 +24,7 @@ import numpy as np
 from vflbench.algorithms.tokens import published, shared
 from vflbench.algorithms.tokens.published import clean, plan, publish
 from vflbench.algorithms.tokens.shared import Lanczos, batch, lr_of, make_client, make_server, score
-from vflbench.cards.algorithms.tokens import shared as shared_card
-from vflbench.cards.algorithms.tokens.shared import LANCZOS_STEPS
+from vflbench.cards.algorithms.tokens.shared import LANCZOS_STEPS, check_networks
 from vflbench.cards.algorithms.tokens.svfl import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation import topology
@@ -40,7 +39,7 @@ def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     graph, problems = topology.build_early(config, [SERVER])
     problems += check_step(config, convex_problem(config.dataset) is not None)
-    return shared_card.check_networks(config) + problems + (topology.unreached(graph) if graph is not None else [])
+    return check_networks(config) + problems + (topology.unreached(graph) if graph is not None else [])
 
 
 def check_step(config: RunConfig, convex: bool) -> list[Problem]:

@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 
 from vflbench.algorithms.tokens import shared
-from vflbench.cards.algorithms.tokens import shared as shared_card
+from vflbench.cards.algorithms.tokens.shared import check_keys
 from vflbench.cards.algorithms.tokens.tree_cg import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
@@ -36,7 +36,7 @@ devices = shared.devices
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     graph, problems = topology.build_early(config, [])
-    problems += shared_card.check(config) + shared.check_objective(config) + shared.check_ridge(config)
+    problems += check_keys(config) + shared.check_objective(config) + shared.check_ridge(config)
     return problems + (shared.apart(config, graph) if graph is not None else [])
 
 

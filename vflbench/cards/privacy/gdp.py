@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vflbench.cards.privacy import keys
-from vflbench.cards.privacy.serving import Serving
 from vflbench.types import OptionInfo
 
 OPTIONS = (OptionInfo("gdp_embedding", "clip and Gaussian noise on every embedding that is published, in mu-GDP"),)
@@ -15,5 +14,5 @@ class Config(keys.Released):
     """Keys of gdp_embedding."""
 
     name: str = "gdp_embedding"
-    serving: Serving = "clean"
+    serving: keys.Serving = "clean"
     calibration: Literal["guaranteed", "paper"] = "guaranteed"  # how a target becomes noise

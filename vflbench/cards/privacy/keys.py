@@ -1,10 +1,11 @@
-"""Accounting of Gaussian noise; every conversion to (epsilon, delta) is Opacus' own."""
+"""Keys that mechanisms share, and what they say of a run."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from vflbench.types import Positive, PrivacyConfig, Range
 
+Serving = Literal["clean", "noisy"]  # of rows that are predicted: vflbench/privacy/serving.py
 SEARCH_END = 500.0  # Opacus looks for epsilon in [0, 500]
 
 
@@ -59,3 +60,9 @@ class Gradients(Clipped):
 def trains_privately(config: PrivacyConfig) -> bool:
     """Whether gradients get noise, so that batches are drawn at random."""
     return isinstance(config, Gradients)
+
+
+def serving_of(privacy: PrivacyConfig) -> Serving | None:
+    """How rows are served that are predicted, the key `serving`; None where the mechanism has no such key."""
+    found: Serving | None = vars(privacy).get("serving")
+    return found

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from vflbench.cards.privacy import keys
-from vflbench.cards.privacy.serving import Serving
 from vflbench.types import OptionInfo, Range
 
 OPTIONS = (OptionInfo("rr_bins", "randomised response on bin numbers, at an epsilon for each row"),)
@@ -17,4 +16,4 @@ class Config(keys.Budget):
     name: str = "rr_bins"
     # of a cell, instead of epsilon, which is a row's: the sum over its columns
     cell_epsilon: Annotated[float, Range(above=0, at_most=100)] | None = None
-    serving: Serving = "clean"
+    serving: keys.Serving = "clean"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.cards.data.columns import judging as judging_card
+from vflbench.cards.data.columns.judging import Keys
 from vflbench.data.columns import judging
 from vflbench.data.columns.judging import ColumnReport, Judged, Remark, Severity
 from vflbench.data.divide import splits
@@ -86,7 +86,7 @@ def inspect(
     held: Sequence[dict[str, Column]],
     features: Sequence[Sequence[str]],
     rows: Sequence[np.ndarray | slice],
-    keys: judging_card.Keys,
+    keys: Keys,
 ) -> list[list[Judged]]:
     """Per file, each column to learn from: what it is taken for, and what becomes of it.
 
@@ -101,7 +101,7 @@ def inspect(
     ]
 
 
-def without(judged: Sequence[Judged], named: Collection[str], keys: judging_card.Keys) -> list[Judged]:
+def without(judged: Sequence[Judged], named: Collection[str], keys: Keys) -> list[Judged]:
     """The columns, of which those `named` name rows in several files: they are left out unless a key asks for them."""
     asked = (*keys.numbers, *keys.categories)
     return [judging.names_rows(own) if own.report.column in {*named} - {*asked} else own for own in judged]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vflbench.cards.data.divide.partition import Division, Sharding
+from vflbench.cards.data.divide import Division, Sharding
 from vflbench.data.tasks import GraphTask, Shard, ShardedTask
 from vflbench.seeding import stream
 from vflbench.types import ConfigError, DataSource, Metric, Problem, refuse

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.cards.data.divide.splits import Plan, SplitKeys
+from vflbench.cards.data.divide import Plan, SplitKeys
 from vflbench.seeding import stream
 from vflbench.types import DataError, Problem
 

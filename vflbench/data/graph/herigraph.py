@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.cards.data.divide import partition as partition_card
+from vflbench.cards.data.divide import Division
 from vflbench.cards.data.graph.herigraph import Config
 from vflbench.data import prepared, sources, twins
 from vflbench.data.divide import partition
@@ -155,7 +155,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     graph = RawGraph(held["features"], held["edges"], held["labels"], CLASSES)
     edges, ends = tuple(held[own] for own in GRAPHS), np.cumsum([len(block) for block in BLOCKS])
     splits = partition.fraction_split(graph.labels, CLASSES, config.train, config.test, seed)
-    how = partition_card.Division(normalize_features=config.normalize_features)
+    how = Division(normalize_features=config.normalize_features)
     blocks = tuple(np.split(np.arange(ends[-1]), ends[:-1]))
     return partition.divide(name, graph, splits, source, how, parties=parties, seed=seed, blocks=blocks, edges=edges)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vflbench.cards.data.columns import judging as dates_card
+from vflbench.cards.data.columns.judging import Order
 from vflbench.data.readers import dates, keys
 from vflbench.data.readers.cells import Column, means_missing
 from vflbench.types import DataError
@@ -16,7 +16,7 @@ Place = Callable[[int], str]  # how a message names a row of the file
 log = logging.getLogger(__name__)
 
 
-def times(cells: Column, column: str, place: Place, used: np.ndarray, order: dates_card.Order = "auto") -> np.ndarray:
+def times(cells: Column, column: str, place: Place, used: np.ndarray, order: Order = "auto") -> np.ndarray:
     """The time of each row as a number, (n,) int64 or float64: later is larger; 0 in rows that are not used.
 
     Parameters
@@ -89,7 +89,7 @@ def _refuse_missing(missing: np.ndarray, lacks: str, column: str, place: Place, 
         raise DataError(f"{where}, column {column}: {lacks}{more}; fill it in, or remove the row")
 
 
-def _dates(texts: np.ndarray, column: str, place: Place, used: np.ndarray, order: dates_card.Order) -> np.ndarray:
+def _dates(texts: np.ndarray, column: str, place: Place, used: np.ndarray, order: Order) -> np.ndarray:
     """Dates or times of day as days, (m,) float64.
 
     Raises

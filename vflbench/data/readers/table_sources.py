@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.cards.data.readers.table_sources import _POSTGRES, QUERY_TIMEOUT, shown
+from vflbench.cards.data.readers.table_sources import POSTGRES, QUERY_TIMEOUT, shown
 from vflbench.data.readers import databases, delimited, dialect, keys, packed, spreadsheets, written_numbers
 from vflbench.data.readers.cells import (
     EXACT,
@@ -101,7 +101,7 @@ def check(source: Source, key: str) -> list[Problem]:
         near = closest(scheme, ("sqlite", "duckdb", "postgresql")) if found else None
         return [Problem(url, address, f"must be {FORMS}", near and f"{near}://")]
     problems = []
-    if source.kind == "postgresql" and not _POSTGRES.fullmatch(source.url):
+    if source.kind == "postgresql" and not POSTGRES.fullmatch(source.url):
         form = "postgresql://user@host:port/database, without the password (password_env names its variable)"
         allowed = f"must be of the form {form} and with special characters as %40, %2F"
         problems.append(Problem(url, address, allowed))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.cards.data.divide import splits as splits_card
+from vflbench.cards.data.divide import plan
 from vflbench.cards.data.relational.sql import Config
 from vflbench.data.columns import inspection
 from vflbench.data.divide import splits, tables
@@ -131,7 +131,7 @@ def _divided(
     ------
     DataError : there are too few rows, times or entities.
     """
-    how = splits_card.plan(config, classes > 0)
+    how = plan(config, classes > 0)
     fractions = config.validation, config.test
     drawn = splits.draw(how, labels, *fractions, seed, times=known.get("time"), entities=known.get("entity"))
     if not len(drawn["train"]) or not len(drawn["test"]):

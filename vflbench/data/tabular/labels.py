@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from vflbench.cards.data.columns import judging as judging_card
+from vflbench.cards.data.columns.judging import Keys
 from vflbench.data.columns import extremes, inspection, judging
 from vflbench.data.columns.judging import ColumnReport, Judged
 from vflbench.data.readers import table_sources
@@ -25,9 +25,7 @@ class Labels:
     judged: Judged
 
 
-def read(
-    cells: Column, column: str, source: Source, task: Literal["classes", "regression"], keys: judging_card.Keys
-) -> Labels:
+def read(cells: Column, column: str, source: Source, task: Literal["classes", "regression"], keys: Keys) -> Labels:
     """The labels, as classes in the order of their names, or as targets.
 
     Raises

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.cards.data.tabular.own_splits import OwnKeys
+from vflbench.cards.data.tabular.tabular_files import OwnKeys
 from vflbench.data.columns import judging
 from vflbench.data.divide import splits
 from vflbench.data.readers import row_facts, table_sources

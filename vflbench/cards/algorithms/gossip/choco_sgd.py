@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from vflbench.cards.algorithms.gossip import exposes, shared
-from vflbench.cards.algorithms.gossip.averaging import AveragingKeys
+from vflbench.cards.algorithms.gossip.shared import AveragingKeys
 from vflbench.types import AlgorithmInfo, Count, Range, Sent
 
 ALGORITHM = AlgorithmInfo(

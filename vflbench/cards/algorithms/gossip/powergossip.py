@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from vflbench.cards.algorithms.gossip import exposes, shared
-from vflbench.cards.algorithms.gossip.averaging import AveragingKeys
+from vflbench.cards.algorithms.gossip.shared import AveragingKeys
 from vflbench.types import AlgorithmInfo, Count, Sent
 
 ALGORITHM = AlgorithmInfo(

@@ -1,7 +1,7 @@
-"""A worker's own SGD on its own rows, in the pieces that decentralized methods put their exchanges between."""
+"""What the cards of methods on rows of each worker's own share: facts, keys and rules."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from vflbench.types import Count, Problem, Range, RunConfig
 
@@ -31,6 +31,14 @@ class WorkerKeys(Keys):
     """Keys of methods with several workers."""
 
     workers: int = 5  # m
+
+
+@dataclass
+class AveragingKeys(WorkerKeys):
+    """Keys of methods whose workers average with all neighbours, by the weights of a mixing matrix W."""
+
+    # W: 1 / (1 + the larger degree of the two) | 1 / (1 + the largest degree of all)
+    weights: Literal["metropolis", "uniform"] = "metropolis"
 
 
 def check_pools(config: RunConfig) -> list[Problem]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from vflbench.cards.algorithms.graph import exact, exposes, shared
+from vflbench.cards.algorithms.graph import exposes, shared
 from vflbench.types import AlgorithmInfo
 
 ALGORITHM = AlgorithmInfo(
@@ -23,7 +23,7 @@ check = shared.check
 
 
 @dataclass
-class Config(exact.GradientKeys, shared.AggregationKeys):
+class Config(shared.GradientKeys, shared.AggregationKeys):
     """Keys of GLASU with exact gradients."""
 
     name: str = "glasu_exact"

@@ -1,10 +1,10 @@
-"""What GLASU and its baselines share: a party's data, network and optimiser, and both halves of an exchange."""
+"""What the cards of GLASU and its baselines share: facts, keys and the rules between them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from vflbench.cards.algorithms.graph import joint
-from vflbench.types import Count, Problem, Range, RunConfig, module_of
+from vflbench.types import Count, Positive, Problem, Range, RunConfig, module_of
 
 FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "layouts": ("graph",),
@@ -40,11 +40,37 @@ class AggregationKeys(Keys):
     aggregate: Literal["avg", "cat"] = "avg"  # avg | cat
 
 
+@dataclass
+class GradientKeys:
+    """Keys of methods that send gradients."""
+
+    # with noise: largest L2 norm of a row of a gradient that is sent; null: privacy.clip / batch_size, as a loss is a
+    # mean over the batch
+    gradient_clip: Positive | None = None
+
+
 def check(config: RunConfig) -> list[Problem]:
     """What is wrong across keys: the layers of aggregation, and the width that parties share."""
     cfg = config.algorithm
     problems = (
-        joint.check(cfg.layers, cfg.aggregations, cfg.aggregation_layers) if isinstance(cfg, AggregationKeys) else []
+        check_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers) if isinstance(cfg, AggregationKeys) else []
     )
     shares = (cfg.parties, cfg.aggregate) if hasattr(cfg, "aggregate") else ()
     return [*problems, *module_of(config.model).check_width(config.model, *shares)]
+
+
+def check_layers(layers: int, aggregations: int, chosen: Sequence[int] | None) -> list[Problem]:
+    """What is wrong with the aggregation layers."""
+    problems = []
+    if chosen is not None:
+        if list(chosen) != sorted(set(chosen)) or not chosen or chosen[0] < 0 or chosen[-1] != layers - 1:
+            last = layers - 1
+            allowed = f"must list layers from 0 to {last}, ascending, each once, with the last layer {last} among them"
+            problems.append(Problem("algorithm.aggregation_layers", list(chosen), allowed))
+    elif not 1 <= aggregations <= layers or layers % aggregations:
+        divisors = [k for k in range(1, layers + 1) if layers % k == 0]
+        fitting = f"must divide algorithm.layers={layers}: {', '.join(map(str, divisors))}"
+        problems.append(
+            Problem("algorithm.aggregations", aggregations, f"{fitting}; or give algorithm.aggregation_layers")
+        )
+    return problems

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from vflbench.cards.algorithms.graph import exact, exposes, shared
+from vflbench.cards.algorithms.graph import exposes, shared
 from vflbench.types import AlgorithmInfo
 
 ALGORITHM = AlgorithmInfo(
@@ -26,7 +26,7 @@ check = shared.check
 
 
 @dataclass
-class Config(exact.GradientKeys, shared.Keys):
+class Config(shared.GradientKeys, shared.Keys):
     """Keys of the simulated-centralized baseline."""
 
     name: str = "simulated_centralized"

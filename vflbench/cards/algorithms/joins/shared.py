@@ -1,4 +1,4 @@
-"""What the methods over joins share beside messages: a client's table with its model, the server's labels, checks."""
+"""What the cards of methods over joins share: facts, keys and the rules between them."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from vflbench.cards.models.bins import MOST_BINS
-from vflbench.cards.models.vertical import IMAGES
+from vflbench.cards.models.shared import IMAGES, MOST_BINS
 from vflbench.types import AlgorithmInfo, Count, Positive, Problem, Range, RunConfig, Sent, convex_problem, own_rows
 
 HELD_OUT = "what is learnt at home is scored on rows held out: dataset.problem=learning"

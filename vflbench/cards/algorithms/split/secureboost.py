@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from vflbench.cards.algorithms.split import exposes, shared
-from vflbench.cards.models.bins import MOST_BINS
+from vflbench.cards.models.shared import MOST_BINS
 from vflbench.types import AlgorithmInfo, Count, Implied, Positive, Problem, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(

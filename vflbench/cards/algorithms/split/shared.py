@@ -1,4 +1,4 @@
-"""What split learning methods share: their keys and checks, and what one worker does with its own rows."""
+"""What the cards of split learning share: facts, keys and the rules between them."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal

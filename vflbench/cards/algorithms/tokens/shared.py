@@ -1,13 +1,14 @@
-"""What the methods with tokens share beside messages: blocks, batches, step sizes, averages, checks of keys."""
+"""What the cards of methods with tokens, and of their rivals, share: keys and the rules between them."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from vflbench.cards.models.vertical import COMPOSED, SHARES
-from vflbench.cards.privacy import serving
+from vflbench.cards.models.shared import COMPOSED, SHARES
+from vflbench.cards.privacy.keys import serving_of
 from vflbench.types import Count, Positive, Problem, Range, RunConfig, convex_problem
 
 LANCZOS_STEPS = 8
+OWN_PENALTY = "a convex objective has its own penalty: 0"
 
 
 @dataclass
@@ -30,7 +31,7 @@ class NetworkKeys(Keys):
     aggregation: Literal["sum", "concat"] = "sum"  # of representations: sum | concat (networks only)
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check_keys(config: RunConfig) -> list[Problem]:
     """What is wrong across the keys that these methods share."""
     cfg, problems = config.algorithm, []
     if config.model is not None and config.model.name in (*SHARES, COMPOSED) and cfg.aggregation != "sum":
@@ -38,15 +39,15 @@ def check(config: RunConfig) -> list[Problem]:
         allowed = f"the scores of {config.model.name} are a sum: use sum" if shares else "model.aggregate says it"
         problems.append(Problem("algorithm.aggregation", cfg.aggregation, allowed))
     problem = convex_problem(config.dataset)
-    if problem and serving.chosen(config.privacy) == "noisy":
+    if problem and serving_of(config.privacy) == "noisy":
         allowed = f"dataset.problem={problem} holds out no rows to be served: clean"
         problems.append(Problem("privacy.serving", "noisy", allowed))
     return problems
 
 
 def check_networks(config: RunConfig) -> list[Problem]:
-    """As `check`, for methods that also train networks."""
-    cfg, problems = config.algorithm, check(config)
+    """As `check_keys`, for methods that also train networks."""
+    cfg, problems = config.algorithm, check_keys(config)
     if cfg.anneal and cfg.halve_every is not None:
         problems.append(
             Problem("algorithm.halve_every", cfg.halve_every, "algorithm.anneal=true says how it falls: null")
@@ -57,6 +58,3 @@ def check_networks(config: RunConfig) -> list[Problem]:
     if cfg.weight_decay and convex_problem(config.dataset):
         problems.append(Problem("algorithm.weight_decay", cfg.weight_decay, OWN_PENALTY))
     return problems
-
-
-OWN_PENALTY = "a convex objective has its own penalty: 0"

@@ -1,4 +1,4 @@
-"""Dates and times in several writings, read as days: a whole column is read in one way."""
+"""Keys that say how the columns of the user's own tables are read."""
 
 from dataclasses import dataclass, field
 from typing import Literal

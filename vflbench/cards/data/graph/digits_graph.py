@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from vflbench.cards.data.divide import partition
+from vflbench.cards.data import divide
 from vflbench.types import DatasetInfo, Range
 
 DATASETS = (
@@ -19,7 +19,7 @@ DATASETS = (
 
 
 @dataclass
-class Config(partition.Division):
+class Config(divide.Division):
     """Keys of the data set."""
 
     name: str = "digits_graph"

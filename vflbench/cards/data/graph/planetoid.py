@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from vflbench.cards.data.divide import partition
+from vflbench.cards.data import divide
 from vflbench.types import Count, DatasetInfo
 
 DATASETS = (
@@ -29,7 +29,7 @@ DATASETS = (
 
 
 @dataclass
-class Config(partition.Division):
+class Config(divide.Division):
     """Keys of the data set."""
 
     name: str = "cora"

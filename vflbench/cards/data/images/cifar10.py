@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from vflbench.cards.data.divide import partition
+from vflbench.cards.data import divide
 from vflbench.types import DatasetInfo, Range
 
 DATASETS = (
@@ -17,7 +17,7 @@ DATASETS = (
 
 
 @dataclass
-class Config(partition.Sharding):
+class Config(divide.Sharding):
     """Keys of the data set."""
 
     name: str = "cifar10"

@@ -1,11 +1,11 @@
-"""Sources of tables: texts, spreadsheets, Parquet, SQLite, DuckDB and PostgreSQL, opened read-only, read by columns."""
+"""URLs of the user's databases: what a message may show of them, and whether they hold a password."""
 
 import re
 
 QUERY_TIMEOUT = 600.0  # seconds
 _HOST = r"(?:[^:@/?#,\s\[\]]*|\[[0-9a-fA-F:.]+\])(?::\d+)?"
 # No other URL is shown: it may hold a password at an unexpected place.
-_POSTGRES = re.compile(rf"postgres(?:ql)?://(?:[^:@/?#\s]+@)?{_HOST}(?:,{_HOST})*/[^:@/?#\s]+(?:\?[^@#\s]*)?")
+POSTGRES = re.compile(rf"postgres(?:ql)?://(?:[^:@/?#\s]+@)?{_HOST}(?:,{_HOST})*/[^:@/?#\s]+(?:\?[^@#\s]*)?")
 
 
 def shown(url: str) -> str:
@@ -13,7 +13,7 @@ def shown(url: str) -> str:
     scheme, found, _ = url.partition("://")
     if not found or scheme in ("sqlite", "duckdb"):
         return url
-    return url.partition("?")[0] if _POSTGRES.fullmatch(url) else f"{scheme}://***"
+    return url.partition("?")[0] if POSTGRES.fullmatch(url) else f"{scheme}://***"
 
 
 def holds_password(url: str) -> bool:

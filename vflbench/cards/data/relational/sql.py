@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from vflbench.cards.data.divide import splits
+from vflbench.cards.data import divide
 from vflbench.cards.data.readers import table_sources
 from vflbench.types import DatasetInfo, Problem, Range, refuse
 
@@ -44,7 +44,7 @@ class Table:
 
 
 @dataclass
-class Config(splits.SplitKeys):
+class Config(divide.SplitKeys):
     """Keys of the data set; `time` and `entity` are columns of the table with the label."""
 
     name: str = "sql"

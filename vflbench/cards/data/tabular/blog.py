@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from vflbench.cards.data.tabular import table
-from vflbench.cards.data.tabular.sets import TimedKeys
+from vflbench.cards.data.tabular.table import Clipped, TimedKeys
 from vflbench.types import DatasetInfo, Positive
 
 DATASETS = (
@@ -17,7 +16,7 @@ DATASETS = (
 
 
 @dataclass
-class Config(table.Clipped, TimedKeys):
+class Config(Clipped, TimedKeys):
     """Keys of the data set."""
 
     name: str = "blog"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from vflbench.cards.data.tabular.sets import TimedKeys
+from vflbench.cards.data.tabular.table import TimedKeys
 from vflbench.types import DatasetInfo
 
 DATASETS = (

@@ -1,11 +1,10 @@
-"""A table of columns with a label: how it is read from text, and how it becomes a task."""
+"""Keys of a table of columns with a label: what it is a task of, and how its rows and columns are divided."""
 
 import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from vflbench.cards.data.divide import partition
-from vflbench.cards.data.divide.splits import Plan
+from vflbench.cards.data.divide import Plan, Sharding
 from vflbench.types import Positive, Range
 
 Samples = Annotated[int, Range(at_least=10)] | None
@@ -13,7 +12,7 @@ Order = Literal["file", "interleaved", "shuffled"]
 
 
 @dataclass
-class Keys(partition.Sharding):
+class Keys(Sharding):
     """Keys of every tabular data set."""
 
     name: str = ""
@@ -65,6 +64,19 @@ class RegressionKeys(Keys):
     def weight(self) -> float:
         """The key `alpha`."""
         return self.alpha
+
+
+@dataclass
+class TimedKeys(RegressionKeys):
+    """A regression whose rows have a time."""
+
+    #: random, as published | time: the earliest rows train, the latest are for testing
+    split: Literal["random", "time"] = "random"
+
+    @property
+    def plan(self) -> Plan:
+        """How rows are divided: as the key `split` says."""
+        return Plan(self.split)
 
 
 @dataclass

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from vflbench.cards.data.tabular import own_splits
-from vflbench.cards.data.tabular.entries import Entry
+from vflbench.cards.data import divide
+from vflbench.cards.data.columns import judging
+from vflbench.cards.data.tabular import table
 from vflbench.types import DatasetInfo
 
 DATASETS = (
@@ -19,7 +20,32 @@ DATASETS = (
 
 
 @dataclass
-class Config(own_splits.OwnKeys):
+class Entry:
+    """One file of `dataset.files`; all but its path is inferred where it is null."""
+
+    path: str
+    id: str | list[str] | None = None  # its columns that identify a sample; null: dataset.id
+    separator: str | None = None  # one character, or tab
+    decimal: str | None = None  # . or , where each number of a column can be read in two ways, as 1,234
+    encoding: str | None = None  # as Python calls it, e.g. cp1252
+    header: bool | None = None  # whether its first line names the columns
+    sheet: str | None = None  # of a spreadsheet: its name, or its number from 1
+
+
+@dataclass
+class OwnKeys(divide.SplitKeys, judging.Keys, table.Clipped):
+    """Keys of a table of the user's own."""
+
+    task: Literal["classes", "regression"] = "classes"  # classes (AUROC of two, accuracy of more) | regression (RMSE)
+
+    @property
+    def plan(self) -> divide.Plan:
+        """How rows are divided, as the keys say."""
+        return divide.plan(self, self.task == "classes")
+
+
+@dataclass
+class Config(OwnKeys):
     """Keys of the data set."""
 
     name: str = "tabular_files"

@@ -1,1 +1,0 @@
-"""What methods that split a graph network show to whom: entries of `EXPOSES` that they share."""

@@ -1,1 +1,0 @@
-"""What methods over joins show to whom: entries of `EXPOSES` that they share."""

@@ -1,1 +1,0 @@
-"""What split learning shows to whom: entries of `EXPOSES` that its methods share."""
