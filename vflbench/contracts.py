@@ -22,6 +22,7 @@ from vflbench.types import (
     KINDS,
     SCORED,
     TIMES,
+    UNITS,
     AlgorithmInfo,
     CodecConfig,
     DatasetInfo,
@@ -35,6 +36,8 @@ from vflbench.types import (
     Problem,
     RunConfig,
     Sent,
+    Tolerates,
+    Unit,
     VflbenchError,
     messages,
 )
@@ -328,6 +331,9 @@ def check_option(group: str, card: ModuleType, programs: ModuleType | None = Non
     """As `check_algorithm`, for the contract of an open group."""
     kind, module = OPTIONS[group], _together(card, programs)
     problems = [*_members(module, kind.protocol, kind.hooks), *_literals(module, "OPTIONS", OptionInfo)]
+    if not problems:
+        for info in module.OPTIONS:
+            problems += _among(f"OPTIONS {info.name} units", info.units, typing.get_args(Unit))
     if not problems and kind.keys is not None:
         problems += _config(module, typing.get_type_hints(kind.keys), [info.name for info in module.OPTIONS])
         if not problems and module.Config.__module__ != card.__name__:
@@ -445,6 +451,10 @@ def _facts(module: ModuleType) -> Iterator[str]:
         yield f"ALGORITHM reports is empty: what is scored must be some of {', '.join(SCORED)}"
     if "parameters" in info.reports and info.layouts != ("sharded",):
         yield "ALGORITHM reports parameters: whole models are scored only on sharded data"
+    for case, known in typing.get_type_hints(Tolerates).items():
+        yield from _among(f"ALGORITHM tolerates {case}", (getattr(info.tolerates, case),), typing.get_args(known))
+    if info.tolerates.late != "waits" and not info.time_dependent:
+        yield f"ALGORITHM tolerates late={info.tolerates.late!r}, which depends on time: time_dependent=True"
 
 
 def _layouts(module: ModuleType, what: str, given: tuple[str, ...]) -> Iterator[str]:
@@ -498,6 +508,10 @@ def _exposed(info: AlgorithmInfo, exposes: tuple[Exposed, ...]) -> Iterator[str]
         name = entry.tag if isinstance(entry, Sent) else type(entry).__name__
         if entry.kind not in KINDS:
             yield f"EXPOSES {name}: kind is {entry.kind!r}; there are {', '.join(KINDS)}"
+        elif entry.unit is not None:
+            yield from _among(f"EXPOSES {name} unit", (entry.unit,), typing.get_args(Unit))
+            if entry.unit == UNITS[entry.kind]:
+                yield f"EXPOSES {name}: unit={entry.unit!r} is that of {entry.kind}: leave it out"
         if isinstance(entry, Implied):
             yield from _among(f"EXPOSES {name} of {entry.kind}", entry.tags, known)
         if not isinstance(entry, Sent):

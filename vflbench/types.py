@@ -324,15 +324,22 @@ def dtype(model: Any) -> str:
     return str(getattr(model, "dtype", "float32"))
 
 
-# --- what the registry reads of an option without importing it --------------------------------------------------------
+# --- facts: what a card says of an option (cards/) -------------------------------------------------------------------
 
 
 SCORED = ("predictions", "partial", "parameters")  # reports that a party may be scored by (runner/evaluate.py)
-#: What a message carries of somebody's data.
-KINDS = (
-    *("features", "embeddings", "gradients", "labels", "predictions", "parameters", "sizes", "ids", "timing"),
-    *("raw", "binned", "projection", "sums", "split_bitmaps", "ciphertext", "edges"),
-)
+#: One of what may be protected. feature_row: what one party's row is, or is computed to; example: a row of a worker or
+#: of a table, with all that it changes in a sum or a model
+Unit = Literal["feature_row", "label", "edge", "gradient_row", "example"]
+#: What a message carries of somebody's data, and what one unit of that is; None: nothing to protect.
+UNITS: dict[str, Unit | None] = {
+    **dict.fromkeys(("features", "embeddings"), "feature_row"),
+    **{"gradients": "gradient_row", "labels": "label", "predictions": "feature_row", "parameters": "example"},
+    **dict.fromkeys(("sizes", "ids", "timing")),
+    **dict.fromkeys(("raw", "binned", "projection"), "feature_row"),
+    **{"sums": "example", "split_bitmaps": "feature_row", "ciphertext": "feature_row", "edges": "edge"},
+}
+KINDS = tuple(UNITS)
 
 
 #: What a method may assume to be there for nothing, and what that means.
@@ -381,6 +388,7 @@ class Sent:
     served: bool = False  #: evaluations send it, too, about held-out rows and without noise
     convex: bool = False  #: only for a convex problem
     note: str = ""
+    unit: Unit | None = None  #: where it is not that of the kind (UNITS): a gradient of a whole model is of examples
 
 
 @dataclass(frozen=True)
@@ -398,6 +406,7 @@ class Implied:
     times: str | int = "per round"
     when: tuple[Any, ...] = ()
     noised: tuple[str, ...] = ()
+    unit: Unit | None = None
 
 
 @dataclass(frozen=True)
@@ -412,9 +421,15 @@ class Given:
     kind: str
     note: str
     when: tuple[Any, ...] = ()
+    unit: Unit | None = None
 
 
 Exposed = Sent | Implied | Given  # an entry of an `EXPOSES`
+
+
+def unit_of(entry: Exposed) -> Unit | None:
+    """What one protected unit is of what an entry shows; None where it shows nothing to protect."""
+    return entry.unit or UNITS[entry.kind]
 
 
 def messages(exposes: Iterable[Exposed]) -> tuple[Sent, ...]:
@@ -423,11 +438,19 @@ def messages(exposes: Iterable[Exposed]) -> tuple[Sent, ...]:
 
 
 @dataclass(frozen=True)
-class AlgorithmInfo:
-    """The facts of an algorithm, a literal `ALGORITHM = AlgorithmInfo(...)` in its file.
+class Tolerates:
+    """What a method does where a party does not send what others need."""
 
-    `vflbench list` reads it without importing torch.
-    """
+    #: in time. waits: who needs it does nothing else | goes_on: others work on, and take it when it comes | retries:
+    #: who needs it gives up after a deadline, and it is asked for again
+    late: Literal["waits", "goes_on", "retries"] = "waits"
+    #: ever again. waits: the run ends without a result | replaces: others of its organisation take over its work
+    absent: Literal["waits", "replaces"] = "waits"
+
+
+@dataclass(frozen=True)
+class AlgorithmInfo:
+    """The facts of an algorithm: `ALGORITHM = AlgorithmInfo(...)` in its card."""
 
     name: str
     summary: str
@@ -453,6 +476,7 @@ class AlgorithmInfo:
     eval_every: int = 10  #: rounds between evaluations, where the key is null and a round is no epoch
     one_shot: bool = False  #: all that it sends is in round 1
     own_rows: bool = False  #: learns also from rows that only the labels' owner has: dataset.own_rows=train
+    tolerates: Tolerates = Tolerates()
     time_dependent: bool = False  #: control flow depends on virtual time: no replay, and engines may differ
     #: why it takes no mechanism of that name, or none at all ("any"): (name, reason), for reasons worth telling
     refuses: tuple[tuple[str, str], ...] = ()
@@ -469,7 +493,7 @@ class AlgorithmInfo:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """The facts of a data set, a literal in `DATASETS = (DatasetInfo(...), ...)` of a module below vflbench/data."""
+    """The facts of a data set: an entry of `DATASETS = (DatasetInfo(...), ...)` in its card."""
 
     name: str
     summary: str
@@ -481,7 +505,7 @@ class DatasetInfo:
 
 @dataclass(frozen=True)
 class OptionInfo:
-    """The facts of an option of an open group, a literal in `OPTIONS = (OptionInfo(...), ...)` of its module."""
+    """The facts of an option of an open group: an entry of `OPTIONS = (OptionInfo(...), ...)` in its card."""
 
     name: str
     summary: str
@@ -489,6 +513,7 @@ class OptionInfo:
     algorithms: tuple[str, ...] = ()
     #: privacy, of other packages: of SHOWN's values, what gets its noise before it is sent
     noises: tuple[str, ...] = ()
+    units: tuple[Unit, ...] = ()  #: privacy: one of what its epsilon protects, apart for each
 
 
 TRAINING_METRIC = "suboptimality"  # measured on the training samples: it has no validation or test value

@@ -23,7 +23,7 @@ VFLBENCH = Path(contracts.__file__).parent
 GOOD = """
 from __future__ import annotations
 from dataclasses import dataclass
-from vflbench.types import AlgorithmInfo, Sent
+from vflbench.types import AlgorithmInfo, Sent, Tolerates
 
 ALGORITHM = AlgorithmInfo(
     name="mine", summary="", paper="", label="Mine", family="mine", place=0,
@@ -158,6 +158,26 @@ def test_a_data_set_that_keeps_the_contract_is_taken(tmp_path: Path) -> None:
             "EXPOSES model: kind is 'weights'; there are features, embeddings",
         ),
         ('"parameters", "worker"),)', '"parameters", "worker"))', "EXPOSES must be a tuple of Sent"),
+        (
+            '"parameters", "worker"),',
+            '"parameters", "worker", unit="row"),',
+            "EXPOSES model unit has 'row': there are feature_row, label, edge",
+        ),
+        (
+            '"parameters", "worker"),',
+            '"parameters", "worker", unit="example"),',
+            "EXPOSES model: unit='example' is that of parameters: leave it out",
+        ),
+        (
+            'divided_by="workers",',
+            'divided_by="workers", time_dependent=True, tolerates=Tolerates(late="ignores"),',
+            "ALGORITHM tolerates late has 'ignores': there are waits, goes_on, retries",
+        ),
+        (
+            'divided_by="workers",',
+            'divided_by="workers", tolerates=Tolerates(late="goes_on"),',
+            "ALGORITHM tolerates late='goes_on', which depends on time: time_dependent=True",
+        ),
         ('("sharded",)', '("sharded", "rows")', "layouts has 'rows': there are aligned, graph, relational, sharded"),
         ('("parameters",)', '("params",)', "reports has 'params': there are predictions, partial, parameters"),
         ('("parameters",)', "()", "reports is empty"),

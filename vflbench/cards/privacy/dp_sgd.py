@@ -6,7 +6,9 @@ from typing import Literal
 from vflbench.cards.privacy import keys
 from vflbench.types import OptionInfo
 
-OPTIONS = (OptionInfo("dp_sgd", "every gradient clipped, Gaussian noise on the sum over a random batch"),)
+OPTIONS = (
+    OptionInfo("dp_sgd", "every gradient clipped, Gaussian noise on the sum over a random batch", units=("example",)),
+)
 
 
 @dataclass

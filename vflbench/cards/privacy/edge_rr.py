@@ -7,7 +7,13 @@ from vflbench.cards.privacy import keys
 from vflbench.cards.privacy.keys import SEARCH_END
 from vflbench.types import OptionInfo, Positive, Range
 
-OPTIONS = (OptionInfo("edge_rr", "randomised response on each client's edges; noise on rows that are sent, if asked"),)
+OPTIONS = (
+    OptionInfo(
+        "edge_rr",
+        "randomised response on each client's edges; noise on rows that are sent, if asked",
+        units=("edge", "feature_row", "gradient_row"),
+    ),
+)
 
 
 @dataclass

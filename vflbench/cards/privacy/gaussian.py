@@ -6,7 +6,13 @@ from typing import Annotated, Literal
 from vflbench.cards.privacy import keys
 from vflbench.types import OptionInfo, Range
 
-OPTIONS = (OptionInfo("gaussian_embedding", "clip and Gaussian noise on every representation that is sent"),)
+OPTIONS = (
+    OptionInfo(
+        "gaussian_embedding",
+        "clip and Gaussian noise on every representation that is sent",
+        units=("feature_row", "gradient_row"),
+    ),
+)
 
 
 @dataclass

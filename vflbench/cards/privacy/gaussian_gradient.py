@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from vflbench.cards.privacy import keys
 from vflbench.types import OptionInfo
 
-OPTIONS = (OptionInfo("gaussian_gradient", "clip and Gaussian noise on every gradient row that a passive party gets"),)
+OPTIONS = (
+    OptionInfo(
+        "gaussian_gradient",
+        "clip and Gaussian noise on every gradient row that a passive party gets",
+        units=("gradient_row",),
+    ),
+)
 
 
 @dataclass

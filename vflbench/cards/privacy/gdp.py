@@ -6,7 +6,13 @@ from typing import Literal
 from vflbench.cards.privacy import keys
 from vflbench.types import OptionInfo
 
-OPTIONS = (OptionInfo("gdp_embedding", "clip and Gaussian noise on every embedding that is published, in mu-GDP"),)
+OPTIONS = (
+    OptionInfo(
+        "gdp_embedding",
+        "clip and Gaussian noise on every embedding that is published, in mu-GDP",
+        units=("feature_row",),
+    ),
+)
 
 
 @dataclass

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from vflbench.cards.privacy import keys
 from vflbench.types import OptionInfo
 
-OPTIONS = (OptionInfo("label_dp", "Laplace noise on one-hot labels"),)
+OPTIONS = (OptionInfo("label_dp", "Laplace noise on one-hot labels", units=("label",)),)
 
 
 @dataclass

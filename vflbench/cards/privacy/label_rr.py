@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from vflbench.cards.privacy import keys
 from vflbench.types import OptionInfo
 
-OPTIONS = (OptionInfo("label_rr", "randomised response on training labels, before anything else"),)
+OPTIONS = (OptionInfo("label_rr", "randomised response on training labels, before anything else", units=("label",)),)
 
 
 @dataclass

@@ -6,7 +6,9 @@ from typing import Annotated
 from vflbench.cards.privacy import keys
 from vflbench.types import OptionInfo, Range
 
-OPTIONS = (OptionInfo("rr_bins", "randomised response on bin numbers, at an epsilon for each row"),)
+OPTIONS = (
+    OptionInfo("rr_bins", "randomised response on bin numbers, at an epsilon for each row", units=("feature_row",)),
+)
 
 
 @dataclass

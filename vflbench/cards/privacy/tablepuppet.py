@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from vflbench.cards.privacy import keys
 from vflbench.types import OptionInfo
 
-OPTIONS = (OptionInfo("tablepuppet", "label_dp and dp_sgd together"),)
+OPTIONS = (OptionInfo("tablepuppet", "label_dp and dp_sgd together", units=("example", "label")),)
 
 
 @dataclass

@@ -21,8 +21,11 @@ ALGORITHM = AlgorithmInfo(
     assumes=("seed",),
 )
 EXPOSES = (
-    Sent("gradient", "worker", "worker", "gradients", "worker", noised=exposes.NOISED, note="a piece of it"),
-    Sent("mean", "worker", "worker", "gradients", "worker", form=("summed",), noised=exposes.NOISED),
+    Sent(
+        "gradient", "worker", "worker", "gradients", "worker", noised=exposes.NOISED, note="a piece of it",
+        unit="example",
+    ),
+    Sent("mean", "worker", "worker", "gradients", "worker", form=("summed",), noised=exposes.NOISED, unit="example"),
     Implied(
         "worker", "worker", "labels", ("gradient",), "label_histogram",
         "shares of classes, from the last bias; who gets the last piece has it", noised=exposes.NOISED,

@@ -14,7 +14,7 @@ _STEPS = "the difference of two models is the worker's step"
 def of_models(observer: str, tag: str) -> tuple[Implied | Given, ...]:
     """What whole models tell an observer, where messages of `tag` carry them."""
     return (
-        Implied(observer, "worker", "gradients", (tag,), "argued", _STEPS, noised=NOISED),
+        Implied(observer, "worker", "gradients", (tag,), "argued", _STEPS, noised=NOISED, unit="example"),
         Implied(
             observer, "worker", "labels", (tag,), "argued",
             f"{_STEPS}: its last bias tells the shares of classes, as label_histogram reads them from a gradient",

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from vflbench.cards.algorithms.gossip import exposes, shared
 from vflbench.cards.algorithms.gossip.shared import WorkerKeys
-from vflbench.types import AlgorithmInfo, Count, Positive, Range, Sent
+from vflbench.types import AlgorithmInfo, Count, Positive, Range, Sent, Tolerates
 
 ALGORITHM = AlgorithmInfo(
     name="fedbuff",
@@ -16,6 +16,7 @@ ALGORITHM = AlgorithmInfo(
     **shared.FAMILY,
     divided_by="workers",
     time_dependent=True,
+    tolerates=Tolerates(late="goes_on"),  # it keeps its place among those that train
 )
 EXPOSES = (
     Sent("model", "server", "worker", "parameters", "worker", noised=exposes.NOISED, note="a mean over time of all"),

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from vflbench.cards.algorithms.gossip import exposes, shared
 from vflbench.cards.algorithms.gossip.shared import WorkerKeys
-from vflbench.types import AlgorithmInfo, Positive, Problem, Range, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, Positive, Problem, Range, RunConfig, Sent, Tolerates
 
 ALGORITHM = AlgorithmInfo(
     name="leasgd_async",
@@ -18,6 +18,7 @@ ALGORITHM = AlgorithmInfo(
     divided_by="workers",
     topologies=("complete",),
     time_dependent=True,
+    tolerates=Tolerates(late="goes_on"),  # who waits for an answer steps, and asks nobody else
     # any codec: a pull towards a rounded model is one with noise
     remembered=("model",),
     assumes=("seed",),

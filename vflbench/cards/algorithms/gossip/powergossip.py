@@ -19,10 +19,13 @@ ALGORITHM = AlgorithmInfo(
     assumes=("seed",),
 )
 EXPOSES = (
-    Sent("product", "worker", "worker", "projection", "worker", noised=exposes.NOISED, note="of its model's matrices"),
+    Sent(
+        "product", "worker", "worker", "projection", "worker", noised=exposes.NOISED, note="of its model's matrices",
+        unit="example",
+    ),
     Sent("product", "worker", "worker", "parameters", "worker", noised=exposes.NOISED, note="its biases"),
     *exposes.of_models("worker", "product"),
-)
+)  # fmt: skip
 
 
 @dataclass

@@ -25,8 +25,8 @@ ALGORITHM = AlgorithmInfo(
 EXPOSES = (
     *exposes.EXPOSES,
     *exposes.BATCHES,
-    Sent("gradient", "client", "server", "gradients", "client", noised=exposes.OF_MODELS),
-    Sent("step", "server", "client", "gradients", "client", form=("summed",), noised=exposes.OF_MODELS),
+    Sent("gradient", "client", "server", "gradients", "client", noised=exposes.OF_MODELS, unit="example"),
+    Sent("step", "server", "client", "gradients", "client", form=("summed",), noised=exposes.OF_MODELS, unit="example"),
 )
 check = shared.check
 

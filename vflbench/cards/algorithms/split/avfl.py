@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from vflbench.cards.algorithms.split import exposes, shared
 from vflbench.cards.algorithms.split.shared import Keys
-from vflbench.types import AlgorithmInfo, Count
+from vflbench.types import AlgorithmInfo, Count, Tolerates
 
 ALGORITHM = AlgorithmInfo(
     name="avfl",
@@ -15,6 +15,7 @@ ALGORITHM = AlgorithmInfo(
     **shared.FAMILY,
     attacks=("none", "embedding_inversion", "label_inference"),
     time_dependent=True,
+    tolerates=Tolerates(late="goes_on"),  # for `outstanding` batches, and not beyond the epoch
     # any codec: rounded embeddings and gradients are stale ones with noise
     assumes=("aligned_rows",),
 )

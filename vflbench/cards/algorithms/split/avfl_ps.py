@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from vflbench.cards.algorithms.split import exposes, shared
 from vflbench.cards.algorithms.split.shared import PairKeys
-from vflbench.types import AlgorithmInfo, Count
+from vflbench.types import AlgorithmInfo, Count, Tolerates
 
 ALGORITHM = AlgorithmInfo(
     name="avfl_ps",
@@ -14,6 +14,7 @@ ALGORITHM = AlgorithmInfo(
     place=4,
     **shared.FAMILY,
     time_dependent=True,
+    tolerates=Tolerates(late="goes_on"),  # for `outstanding` batches, and not beyond an average
     # any codec: rounded embeddings and gradients are stale ones with noise; replicas stay inside an organisation
     assumes=("aligned_rows",),
 )

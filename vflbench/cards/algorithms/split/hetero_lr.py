@@ -39,9 +39,15 @@ EXPOSES = (
         "score", "passive", "active", "embeddings", "passive",
         keys=exposes.HELD_OUT, times="per evaluation", served=True, when=SEALED,
     ),
-    Sent("residual", "active", "passive", "ciphertext", "active", when=SEALED),
-    Sent("masked", "passive", "arbiter", "ciphertext", "passive", when=SEALED, note="the arbiter sees it under a mask"),
-    Sent("masked", "active", "arbiter", "ciphertext", "active", when=SEALED, note="the arbiter sees it under a mask"),
+    Sent("residual", "active", "passive", "ciphertext", "active", when=SEALED, unit="gradient_row"),
+    Sent(
+        "masked", "passive", "arbiter", "ciphertext", "passive", when=SEALED,
+        note="the arbiter sees it under a mask", unit="example",
+    ),
+    Sent(
+        "masked", "active", "arbiter", "ciphertext", "active", when=SEALED,
+        note="the arbiter sees it under a mask", unit="example",
+    ),
     Sent("unmasked", "arbiter", "passive", "sums", "active", when=SEALED, note="of its columns, over a batch"),
     Sent("unmasked", "arbiter", "active", "sums", "passive", when=SEALED, note="of its columns, over a batch"),
     Implied(

@@ -5,7 +5,7 @@ from typing import Literal
 
 from vflbench.cards.algorithms.split import exposes, shared
 from vflbench.cards.algorithms.split.shared import Keys
-from vflbench.types import AlgorithmInfo, Count, Positive, Problem, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, Count, Positive, Problem, RunConfig, Sent, Tolerates
 
 ALGORITHM = AlgorithmInfo(
     name="pubsub_vfl",
@@ -17,6 +17,8 @@ ALGORITHM = AlgorithmInfo(
     attacks=("none", "embedding_inversion", "label_inference"),
     published=(("embedding", "embedding_capacity"), ("gradient", "gradient_capacity")),
     time_dependent=True,
+    # unless deadline=null; workers are replaced, as long as their organisation has others
+    tolerates=Tolerates(late="retries", absent="replaces"),
     # any codec: rounded embeddings and gradients are stale ones with noise; replicas stay inside an organisation
     assumes=("aligned_rows",),
 )

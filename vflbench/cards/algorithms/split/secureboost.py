@@ -26,7 +26,7 @@ EXPOSES = (
     Sent(
         "gradient", "active", "passive", "labels", "active", when=("protection", "none"), note="labels: g = p - y",
     ),
-    Sent("gradient", "active", "passive", "ciphertext", "active", when=("protection", "paillier")),
+    Sent("gradient", "active", "passive", "ciphertext", "active", when=("protection", "paillier"), unit="label"),
     Sent("rows", "active", "passive", "ids", "active", when=("goss", True), note="most of them have large gradients"),
     Sent("bins", "passive", "active", "sizes", "passive", times="once", note="how many bins it has"),
     Sent("histogram", "passive", "active", "binned", "passive", note="sums of gradients up to each bin"),
