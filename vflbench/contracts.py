@@ -11,6 +11,7 @@ import difflib
 import inspect
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
