@@ -1,1 +1,8 @@
-"""Cards: facts, keys and rules of what can be chosen, without torch or NumPy."""
+"""Cards: what can be said of an option without running it. One module for each module of options, in the same place.
+
+    vflbench/cards/privacy/gdp.py    facts (OPTIONS), keys (Config), what it shows (EXPOSES), rules across keys (check)
+    vflbench/privacy/gdp.py          what it does
+
+A card imports neither torch nor NumPy, so `vflbench list` and checks of configurations are fast. `shared.py` and
+`exposes.py` have what the cards of a room share.
+"""

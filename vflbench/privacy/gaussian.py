@@ -9,7 +9,7 @@ An algorithm that declares `gaussian_embedding` has to
   *sent*, noise included;
 - call `me.privacy.clip` or `me.privacy.noised`, never `protect`, inside `me.evaluating()`. Evaluation exchanges are the
   observer's view of the model, not traffic of the federation: they are not counted, and the guarantee does not cover
-  them (`not_covered`). Noise they carry only under `serving=noisy`, where ALGORITHM says `noisy_serving`
+  them (`not_covered`). Noise they carry only under `serving=noisy`, where its card says `noisy_serving`
   (privacy/serving.py);
 - bound how often one row can be released (`max_releases`), so that noise can be calibrated to a target;
 - call `me.privacy.plan(counts)` before the first release, where each row's number of releases depends on seeds alone.

@@ -1,4 +1,4 @@
-"""Keys that every mechanism has, what they mean for a run, and what is wrong with them.
+"""What the keys of mechanisms mean for a run, what is wrong with them, and what a mechanism reports.
 
 One budget, `epsilon` and `delta`, calibrates every mechanism to what this run releases. Another key may say instead how
 much noise there is: `mu`, `noise_multiplier`, `label_noise` or `cell_epsilon`. What was not given is computed and

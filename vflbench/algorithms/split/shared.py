@@ -1,4 +1,4 @@
-"""What split learning methods share: their keys and checks, and what one worker does with its own rows.
+"""What split learning methods share: their parties and checks, and what one worker does with its own rows.
 
 The algorithm decides which messages are sent, and when.
 """

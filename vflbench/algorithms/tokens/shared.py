@@ -1,4 +1,4 @@
-"""What the methods with tokens share beside messages: blocks, batches, step sizes, averages, checks of keys.
+"""What the methods with tokens share beside messages: blocks, batches, step sizes, averages, checks of the task.
 
 A token is a shared estimate of the model. `Glm` and `SplitClient` have one interface: theta, represent, visit. So have
 `GlmServer` and `SplitServer`: token, update.

@@ -1,4 +1,4 @@
-"""The card of `edge_inference`."""
+"""Edges inferred from ids or embeddings."""
 
 from dataclasses import dataclass
 from typing import Literal

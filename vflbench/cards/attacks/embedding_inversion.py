@@ -1,4 +1,4 @@
-"""The card of `embedding_inversion`."""
+"""Rows recovered from embeddings."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `gram_recovery`."""
+"""Rows recovered from svfl's search for a step size."""
 
 from dataclasses import dataclass
 

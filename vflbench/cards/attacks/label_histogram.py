@@ -1,4 +1,4 @@
-"""The card of `label_histogram`."""
+"""Shares of classes read from gradients."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `label_inference`."""
+"""Labels guessed from gradients."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `prediction_recovery`."""
+"""Rows recovered from predictions."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""The card of `residual_labels`."""
+"""Labels read from residuals."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `classifiers`."""
+"""Networks for whole rows: `mlp3`, `cnn3` and `logistic`."""
 
 from dataclasses import dataclass, field
 from typing import Literal

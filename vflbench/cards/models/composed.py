@@ -1,4 +1,4 @@
-"""The card of `composed`."""
+"""A vertical network that its keys compose: `vertical`."""
 
 from dataclasses import dataclass
 from typing import Literal

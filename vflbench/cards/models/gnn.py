@@ -1,4 +1,4 @@
-"""The card of `gnn`."""
+"""Graph networks."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

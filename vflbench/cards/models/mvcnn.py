@@ -1,4 +1,4 @@
-"""The card of `mvcnn`."""
+"""MVCNN, a network for views of an object."""
 
 from dataclasses import dataclass, field
 from typing import Literal

@@ -1,4 +1,4 @@
-"""The card of `partial`."""
+"""Sums of shares: `linear` and `mlp`."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""The card of `pyg`."""
+"""Graph networks of PyTorch Geometric's layers."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""The card of `resnet`."""
+"""ResNet for images."""
 
 from dataclasses import dataclass
 from typing import Literal

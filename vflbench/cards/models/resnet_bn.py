@@ -1,4 +1,4 @@
-"""The card of `resnet_bn`."""
+"""ResNet with batch normalisation."""
 
 from dataclasses import dataclass
 from typing import Literal

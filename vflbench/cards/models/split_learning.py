@@ -1,4 +1,4 @@
-"""The card of `split_learning`."""
+"""Networks of split learning: `mlp10` and `residual_mlp`."""
 
 from dataclasses import dataclass
 from typing import Literal

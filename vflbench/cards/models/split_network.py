@@ -1,4 +1,4 @@
-"""The card of `split_network`."""
+"""Split networks for columns."""
 
 from dataclasses import dataclass
 from typing import Literal

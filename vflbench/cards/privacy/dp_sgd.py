@@ -1,4 +1,4 @@
-"""The card of `dp_sgd`."""
+"""DP-SGD."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""The card of `edge_rr`."""
+"""Randomised response on edges."""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The card of `embedding_and_label`."""
+"""Noise on embeddings and randomised labels."""
 
 from dataclasses import dataclass
 from typing import Annotated

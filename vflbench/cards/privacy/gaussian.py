@@ -1,4 +1,4 @@
-"""The card of `gaussian`."""
+"""Gaussian noise on representations: `gaussian_embedding`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

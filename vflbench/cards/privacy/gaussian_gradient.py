@@ -1,4 +1,4 @@
-"""The card of `gaussian_gradient`."""
+"""Gaussian noise on gradient rows."""
 
 from dataclasses import dataclass
 

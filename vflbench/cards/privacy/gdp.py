@@ -1,4 +1,4 @@
-"""The card of `gdp`."""
+"""Gaussian noise on embeddings, in mu-GDP: `gdp_embedding`."""
 
 from dataclasses import dataclass
 from typing import Literal

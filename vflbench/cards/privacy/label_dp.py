@@ -1,4 +1,4 @@
-"""The card of `label_dp`."""
+"""Laplace noise on labels."""
 
 from dataclasses import dataclass
 

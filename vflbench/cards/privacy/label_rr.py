@@ -1,4 +1,4 @@
-"""The card of `label_rr`."""
+"""Randomised response on labels."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `rr_bins`."""
+"""Randomised response on bin numbers."""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The card of `tablepuppet`."""
+"""TablePuppet's noise on labels and gradients."""
 
 from dataclasses import dataclass
 

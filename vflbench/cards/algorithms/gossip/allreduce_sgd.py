@@ -1,4 +1,4 @@
-"""The card of `allreduce_sgd`."""
+"""All-reduce SGD."""
 
 from dataclasses import dataclass
 

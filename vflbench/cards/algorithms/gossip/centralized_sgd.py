@@ -1,4 +1,4 @@
-"""The card of `centralized_sgd`."""
+"""SGD on all rows in one place."""
 
 from dataclasses import dataclass
 

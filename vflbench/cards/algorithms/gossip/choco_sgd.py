@@ -1,4 +1,4 @@
-"""The card of `choco_sgd`."""
+"""CHOCO-SGD."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

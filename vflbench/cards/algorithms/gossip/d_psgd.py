@@ -1,4 +1,4 @@
-"""The card of `d_psgd`."""
+"""D-PSGD."""
 
 from dataclasses import dataclass
 from typing import Literal

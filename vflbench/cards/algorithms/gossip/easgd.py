@@ -1,4 +1,4 @@
-"""The card of `easgd`."""
+"""EASGD, elastic averaging."""
 
 from dataclasses import dataclass
 

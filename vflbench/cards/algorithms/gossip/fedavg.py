@@ -1,4 +1,4 @@
-"""The card of `fedavg`."""
+"""FedAvg."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar

@@ -1,4 +1,4 @@
-"""The card of `fedbuff`."""
+"""FedBuff."""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The card of `leasgd`."""
+"""LEASGD."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""The card of `leasgd_async`."""
+"""LEASGD without rounds."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""The card of `local_sgd`."""
+"""SGD of every worker alone."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `powergossip`."""
+"""PowerGossip."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `centralized_gnn`."""
+"""A graph network on all data in one place."""
 
 from dataclasses import dataclass
 

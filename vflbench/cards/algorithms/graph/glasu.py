@@ -1,4 +1,4 @@
-"""The card of `glasu`."""
+"""GLASU."""
 
 from dataclasses import dataclass
 from typing import Literal

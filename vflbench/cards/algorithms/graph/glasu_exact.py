@@ -1,4 +1,4 @@
-"""The card of `glasu_exact`."""
+"""GLASU with exact gradients."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `simulated_centralized`."""
+"""GLASU's simulated-centralized baseline."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""The card of `standalone_gnn`."""
+"""A graph network of every client alone."""
 
 from dataclasses import dataclass
 

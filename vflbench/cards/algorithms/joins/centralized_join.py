@@ -1,4 +1,4 @@
-"""The card of `centralized_join`."""
+"""SGD on the join in one place."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `gd_join`."""
+"""Gradient descent over a join."""
 
 from dataclasses import dataclass
 

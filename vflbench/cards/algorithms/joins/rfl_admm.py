@@ -1,4 +1,4 @@
-"""The card of `rfl_admm`."""
+"""RFL-ADMM of TablePuppet, on tables in horizontal parts."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""The card of `rfl_admm_v`."""
+"""RFL-ADMM-V of TablePuppet."""
 
 from dataclasses import dataclass
 

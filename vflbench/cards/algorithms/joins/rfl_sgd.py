@@ -1,4 +1,4 @@
-"""The card of `rfl_sgd`."""
+"""RFL-SGD of TablePuppet, on tables in horizontal parts."""
 
 from dataclasses import dataclass
 

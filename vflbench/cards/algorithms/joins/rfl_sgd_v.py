@@ -1,4 +1,4 @@
-"""The card of `rfl_sgd_v`."""
+"""RFL-SGD-V of TablePuppet."""
 
 from dataclasses import dataclass
 

@@ -10,6 +10,10 @@ FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "models": ("linear", "mlp"),  # a sum of shares: with a network above the sum they would be other methods
     "epochs": True,
 }
+CONVEX = (
+    "convex problems are for mtcd, stcd, svfl, dcpa and centralized_gd; to learn and predict use "
+    "dataset.problem=learning"
+)
 
 
 @dataclass
@@ -55,12 +59,6 @@ class AdmmKeys(Keys):
     batch_size: int = 1024  # solver=sgd: rows of a local batch
     proximal: bool = False  # damp the parties' simultaneous updates: with exact ones stable for any rho
     z_solver: Literal["newton", "adam"] = "newton"  # classification: newton | adam (100 steps, as the released code)
-
-
-CONVEX = (
-    "convex problems are for mtcd, stcd, svfl, dcpa and centralized_gd; to learn and predict use "
-    "dataset.problem=learning"
-)
 
 
 def check(config: RunConfig) -> list[Problem]:

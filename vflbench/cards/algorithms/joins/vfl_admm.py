@@ -1,4 +1,4 @@
-"""The card of `vfl_admm`."""
+"""Vertical learning by ADMM."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `vfl_sgd`."""
+"""Vertical learning by SGD, as TablePuppet compares with it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `ensemble`."""
+"""An ensemble of clients that train alone."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `gram_once`."""
+"""Least squares over a join in one exchange."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""The card of `graph_once`."""
+"""Features and edges of a graph, sent once."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

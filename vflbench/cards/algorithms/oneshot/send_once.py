@@ -1,4 +1,4 @@
-"""The card of `send_once`."""
+"""Columns of passive parties, sent once."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""The card of `avfl`."""
+"""AVFL, asynchronous split learning."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `avfl_ps`."""
+"""AVFL with parameter servers."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `hetero_lr`."""
+"""Hetero-LR."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

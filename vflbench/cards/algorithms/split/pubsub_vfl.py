@@ -1,4 +1,4 @@
-"""The card of `pubsub_vfl`."""
+"""PubSub-VFL."""
 
 from dataclasses import dataclass, field
 from typing import Literal

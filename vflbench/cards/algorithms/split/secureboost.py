@@ -1,4 +1,4 @@
-"""The card of `secureboost`."""
+"""SecureBoost."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""The card of `vfl`."""
+"""VFL, synchronous split learning."""
 
 from dataclasses import dataclass
 

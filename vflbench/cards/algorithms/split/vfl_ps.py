@@ -1,4 +1,4 @@
-"""The card of `vfl_ps`."""
+"""VFL with parameter servers."""
 
 from dataclasses import dataclass
 

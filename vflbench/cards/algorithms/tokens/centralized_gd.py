@@ -1,4 +1,4 @@
-"""The card of `centralized_gd`."""
+"""Gradient descent on all columns in one place."""
 
 from dataclasses import dataclass
 

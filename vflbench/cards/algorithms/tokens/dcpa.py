@@ -1,4 +1,4 @@
-"""The card of `dcpa`."""
+"""DCPA."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `extra`."""
+"""EXTRA and NIDS, on the dual of ridge regression."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""The card of `mtcd`."""
+"""MTCD, multi-token coordinate descent."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

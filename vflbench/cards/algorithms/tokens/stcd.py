@@ -1,4 +1,4 @@
-"""The card of `stcd`."""
+"""STCD, single-token coordinate descent."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `svfl`."""
+"""SVFL, which is FedBCD."""
 
 from dataclasses import dataclass
 

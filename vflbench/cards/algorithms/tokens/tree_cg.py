@@ -1,4 +1,4 @@
-"""The card of `tree_cg`."""
+"""Conjugate gradients over a spanning tree."""
 
 from dataclasses import dataclass
 from typing import Literal

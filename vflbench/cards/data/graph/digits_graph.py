@@ -1,4 +1,4 @@
-"""The card of `digits_graph`."""
+"""scikit-learn's digits as a graph."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

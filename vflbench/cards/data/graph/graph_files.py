@@ -1,4 +1,4 @@
-"""The card of `graph_files`."""
+"""The user's own graph."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""The card of `herigraph`."""
+"""HeriGraph: Suzhou, Amsterdam and Venice."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""The card of `planetoid`."""
+"""Planetoid: Cora, CiteSeer and PubMed."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""The card of `reddit`."""
+"""Reddit."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

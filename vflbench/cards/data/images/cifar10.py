@@ -1,4 +1,4 @@
-"""The card of `cifar10`."""
+"""CIFAR-10."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

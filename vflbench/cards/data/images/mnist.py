@@ -1,4 +1,4 @@
-"""The card of `mnist`."""
+"""MNIST."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

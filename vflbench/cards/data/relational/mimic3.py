@@ -1,4 +1,4 @@
-"""The card of `mimic3`."""
+"""MIMIC-III."""
 
 from dataclasses import dataclass
 from typing import Literal

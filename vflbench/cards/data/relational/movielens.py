@@ -1,4 +1,4 @@
-"""The card of `movielens`."""
+"""MovieLens."""
 
 from dataclasses import dataclass
 from typing import Literal

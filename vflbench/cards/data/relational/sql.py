@@ -1,4 +1,4 @@
-"""The card of `sql`, whose keys describe the user's own tables."""
+"""The user's own tables, joined on keys."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

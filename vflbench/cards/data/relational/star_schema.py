@@ -1,4 +1,4 @@
-"""The card of `star_schema`."""
+"""Made-up facts and dimensions."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""The card of `yelp`."""
+"""Yelp."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

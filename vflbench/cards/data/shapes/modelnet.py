@@ -1,4 +1,4 @@
-"""The card of `modelnet`."""
+"""ModelNet10 and ModelNet40."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""The card of `bank`."""
+"""Bank Marketing."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""The card of `blog`."""
+"""BlogFeedback."""
 
 from dataclasses import dataclass
 

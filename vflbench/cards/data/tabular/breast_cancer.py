@@ -1,4 +1,4 @@
-"""The card of `breast_cancer`."""
+"""scikit-learn's breast cancer data."""
 
 from dataclasses import dataclass
 from typing import Literal

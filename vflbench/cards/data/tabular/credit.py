@@ -1,4 +1,4 @@
-"""The card of `credit`."""
+"""Default of credit card clients."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `criteo`."""
+"""Criteo's click logs."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""The card of `digits`."""
+"""scikit-learn's digits as columns."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""The card of `energy`."""
+"""Appliances energy."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `gisette`."""
+"""Gisette."""
 
 from dataclasses import dataclass
 from typing import Literal

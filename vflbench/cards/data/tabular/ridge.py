@@ -1,4 +1,4 @@
-"""The card of `ridge`."""
+"""Made-up ridge regression."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

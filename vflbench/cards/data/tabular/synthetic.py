@@ -1,4 +1,4 @@
-"""The card of `synthetic`."""
+"""scikit-learn's make_classification."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

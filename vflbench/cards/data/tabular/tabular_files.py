@@ -1,4 +1,4 @@
-"""The card of `tabular_files`."""
+"""The user's own tables."""
 
 from dataclasses import dataclass, field
 from typing import Literal

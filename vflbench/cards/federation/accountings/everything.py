@@ -1,4 +1,4 @@
-"""The card of `everything`."""
+"""All messages, and what a method assumes."""
 
 from vflbench.types import OptionInfo
 

@@ -1,4 +1,4 @@
-"""The card of `strict`."""
+"""What was sent."""
 
 from vflbench.types import OptionInfo
 

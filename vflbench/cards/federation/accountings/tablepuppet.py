@@ -1,4 +1,4 @@
-"""The card of `tablepuppet`."""
+"""The rule of TablePuppet's figures."""
 
 from vflbench.types import OptionInfo
 

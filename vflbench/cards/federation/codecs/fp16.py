@@ -1,4 +1,4 @@
-"""The card of `fp16`."""
+"""Half precision."""
 
 from dataclasses import dataclass
 

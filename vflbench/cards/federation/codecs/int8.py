@@ -1,4 +1,4 @@
-"""The card of `int8`."""
+"""One byte a number."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card of `topk`."""
+"""The entries of largest magnitude."""
 
 from dataclasses import dataclass
 from typing import Annotated

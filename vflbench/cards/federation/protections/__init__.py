@@ -1,1 +1,1 @@
-"""Cards: facts, keys and rules of what can be chosen, without torch or NumPy."""
+"""Cards of protections."""

@@ -1,4 +1,4 @@
-"""The card of `paillier`."""
+"""Paillier encryption, and its prices."""
 
 from dataclasses import dataclass
 from typing import Literal

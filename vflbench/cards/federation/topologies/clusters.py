@@ -1,4 +1,4 @@
-"""The card of `clusters`."""
+"""Separate groups of clients."""
 
 from dataclasses import dataclass
 from typing import Literal

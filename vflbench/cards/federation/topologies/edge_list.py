@@ -1,4 +1,4 @@
-"""The card of `edge_list`."""
+"""The edges of a file."""
 
 from dataclasses import dataclass
 from pathlib import Path

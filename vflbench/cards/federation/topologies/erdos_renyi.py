@@ -1,4 +1,4 @@
-"""The card of `erdos_renyi`."""
+"""Random graphs."""
 
 from dataclasses import dataclass
 from typing import Annotated

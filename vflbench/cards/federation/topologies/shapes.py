@@ -1,4 +1,4 @@
-"""The card of `shapes`."""
+"""Graphs of a known shape."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Functions that our loggers share."""
+"""What cards of loggers share."""
 
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""The card of `to_csv`."""
+"""A CSV file of evaluations."""
 
 from dataclasses import dataclass
 

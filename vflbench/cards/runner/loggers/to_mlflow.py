@@ -1,4 +1,4 @@
-"""The card of `to_mlflow`."""
+"""MLflow."""
 
 from dataclasses import dataclass
 from typing import Any

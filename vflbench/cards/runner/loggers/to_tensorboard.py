@@ -1,4 +1,4 @@
-"""The card of `to_tensorboard`."""
+"""TensorBoard."""
 
 from dataclasses import dataclass
 from typing import Any

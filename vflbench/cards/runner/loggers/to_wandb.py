@@ -1,4 +1,4 @@
-"""The card of `to_wandb`."""
+"""Weights & Biases."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
