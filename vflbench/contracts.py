@@ -28,6 +28,7 @@ from vflbench.types import (
     DatasetInfo,
     Exposed,
     Implied,
+    Interval,
     LinkConfig,
     NetworkConfig,
     OptionConfig,
@@ -40,6 +41,8 @@ from vflbench.types import (
     Unit,
     VflbenchError,
     messages,
+    searchable,
+    searched,
 )
 
 if TYPE_CHECKING:
@@ -80,6 +83,8 @@ class Algorithm(Protocol):
 
 class AlgorithmHooks(Protocol):
     """What an algorithm may also define."""
+
+    SEARCH: dict[str, Any]  #: what is searched: a key of the run -> a tuple of choices, or a types.Interval
 
     @staticmethod
     def check(config: RunConfig) -> list[Problem]:
@@ -222,6 +227,8 @@ class Mechanism(Option, Protocol):
 class MechanismHooks(OptionHooks, Protocol):
     """What a mechanism may also define."""
 
+    SEARCH: dict[str, Any]  #: what is searched with it: as an algorithm's, of its own keys (`privacy.clip`)
+
     @staticmethod
     def make_server(config: Any, facts: Facts) -> Any:
         """The mechanism of a server, which has the labels; as `make`. Without this hook only clients have one."""
@@ -311,6 +318,7 @@ def check_algorithm(card: ModuleType, programs: ModuleType | None = None) -> Non
         problems += _exposed(module.ALGORITHM, module.EXPOSES)
     if not problems:
         problems += _keys(module.ALGORITHM, module.Config)
+        problems += _searched(module, "algorithm", {key.name for key in dataclasses.fields(RunConfig)} - {"algorithm"})
     _raise(module, problems)
 
 
@@ -337,6 +345,8 @@ def check_option(group: str, card: ModuleType, programs: ModuleType | None = Non
         if not problems and module.Config.__module__ != card.__name__:
             where = module.Config.__module__
             problems += [f"Config is one of {where}: it must be a class of this file, by which an option is found"]
+        if not problems and group == "privacy":
+            problems += _searched(module, group, set())
     _raise(module, problems)
 
 
@@ -495,6 +505,21 @@ def _keys(info: AlgorithmInfo, config: type) -> Iterator[str]:
     elif having and keys[having[0]] not in (int, int | None):  # null: as many as the data set has
         yield f"Config must have the key {having[0]}, of type int"
     yield from _among("ALGORITHM published", tuple(key for _, key in info.published), tuple(keys))
+
+
+def _searched(module: ModuleType, group: str, others: set[str]) -> Iterator[str]:
+    """Entries of SEARCH that are no key of the Config or of `others`, other groups, or nothing that can be searched."""
+    space = vars(module).get("SEARCH", {})
+    if not isinstance(space, dict):
+        yield "SEARCH must be a dict of keys with tuples of choices or Interval(low, high)"
+        return
+    own = tuple(f"{group}.{key.name}" for key in dataclasses.fields(module.Config))
+    yield from _among("SEARCH", tuple(key for key in space if str(key).partition(".")[0] not in others), own)
+    for key, given in space.items():
+        if not searchable(searched(given)):
+            yield f"SEARCH {key} is {given!r}: it must be a tuple of at least two choices, or Interval(low, high)"
+        elif isinstance(given, Interval) and given.where:
+            yield from _among(f"SEARCH {key} where", tuple(given.where), tuple(space))
 
 
 def _exposed(info: AlgorithmInfo, exposes: tuple[Exposed, ...]) -> Iterator[str]:

@@ -5,7 +5,7 @@ import importlib
 import math
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import ModuleType
 from typing import Annotated, Any, Literal
 
@@ -514,6 +514,41 @@ class OptionInfo:
     #: privacy, of other packages: of SHOWN's values, what gets its noise before it is sent
     noises: tuple[str, ...] = ()
     units: tuple[Unit, ...] = ()  #: privacy: one of what its epsilon protects, apart for each
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A range of a key that `choose` and `tune` try, in a card's `SEARCH`; a user's file has the same fields."""
+
+    low: float
+    high: float
+    log: bool = False  #: tried evenly in the logarithm
+    int: bool = False  #: whole numbers only
+    least: float | None = None  #: it is widened down to this at most; None: without a limit
+    most: float | None = None
+    where: dict[str, Any] | None = None  #: keys of the same space, with the values that make it count
+
+
+def searched(given: Any) -> Any:
+    """An entry of a `SEARCH` as a user's file has it: a list of choices, or the fields of an Interval that are set.
+
+    What is neither is returned as it is.
+    """
+    if isinstance(given, Interval):
+        return {each.name: value for each in fields(given) if (value := getattr(given, each.name)) != each.default}
+    return list(given) if isinstance(given, tuple) else given
+
+
+def searchable(given: Any) -> bool:
+    """Whether `given` is a list of at least two choices, or a range with the fields of an Interval."""
+    if isinstance(given, list) and len(given) > 1:
+        return True
+    if not (isinstance(given, dict) and {"low", "high"} <= set(given) <= {each.name for each in fields(Interval)}):
+        return False
+    numbers = [given[name] for name in ("low", "high", "least", "most") if name in given]
+    sound = all(isinstance(number, int | float) and math.isfinite(number) for number in numbers)
+    sound = sound and isinstance(given.get("where", {}), dict)
+    return sound and given["low"] < given["high"] and (given["low"] > 0 or not given.get("log"))
 
 
 TRAINING_METRIC = "suboptimality"  # measured on the training samples: it has no validation or test value

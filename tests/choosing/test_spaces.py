@@ -40,7 +40,7 @@ def planned(hydra: Any, algorithm: str, *words: str) -> RunConfig:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_method_has_a_space_with_its_defaults_inside(algorithm: str, hydra: Any) -> None:
     run, space = planned(hydra, algorithm), spaces.read(algorithm)
-    assert space, f"conf/search/{algorithm}.yaml says what is searched"
+    assert space, "its card says what is searched"
     values = {**{key: spaces.value_at(given, 0.0) for key, given in space.items()}, **spaces.defaults(run, space)}
     for key in space.keys() & spaces.counting(values, space).keys():
         given = space[key]
@@ -61,9 +61,17 @@ def test_every_end_of_a_space_composes(algorithm: str, hydra: Any) -> None:
         assert {key: spaces.default(run, key) for key in values} == values
 
 
-def test_every_space_is_of_a_method() -> None:
-    found = {path.stem for path in (registry.config_dir() / "search").glob("*.yaml")}
-    assert found == {*ALGORITHMS, spaces.MECHANISM}
+def test_a_users_own_file_takes_precedence(tmp_path: Path, hydra: Any) -> None:
+    (tmp_path / "search").mkdir()
+    for name, text in {"vfl": "codec: [none, int8]", "privacy": "privacy.mu: {low: 0.1, high: 1}"}.items():
+        (tmp_path / "search" / f"{name}.yaml").write_text(text)
+    asked = question.parse(["algorithm=vfl", *DATA["aligned"], "trials=1"], "tune", str(tmp_path))
+    run = planned(hydra, "vfl", "privacy=gdp_embedding", "privacy.mu=1")
+    assert spaces.of("vfl", run, asked) == {"codec": ["none", "int8"], "privacy.mu": {"low": 0.1, "high": 1}}
+    (tmp_path / "search" / "privacy.yaml").write_text("")  # nothing of mechanisms is searched
+    assert spaces.of("vfl", run, asked) == {"codec": ["none", "int8"]}
+    assert spaces.read("mine", str(tmp_path), "vfl") == {"codec": ["none", "int8"]}
+    assert spaces.read("vfl_ps", str(tmp_path)) == spaces.read("vfl_ps") != {}
 
 
 @pytest.mark.parametrize(

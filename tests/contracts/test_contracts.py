@@ -66,6 +66,9 @@ def module(tmp_path: Path, text: str) -> ModuleType:
     return found
 
 
+SEARCHED = """from vflbench.types import Interval
+SEARCH = {{'algorithm.workers': Interval({})}}
+EXPOSES = """
 HELPERS = """
 from functools import partial
 
@@ -89,6 +92,12 @@ def load_row(path): ...
         ("    workers: int = 5", "    workers: int = field(default_factory=lambda: 5)"),
         ("def check(config): return []", "check = lambda config: []\ndef decided(task): ..."),
         ('("sharded",)', '("sequence",)'),  # a layout of another package's
+        (
+            "@dataclass\nclass Config:",
+            "from vflbench.types import Interval\n"
+            "SEARCH = {'algorithm.workers': (2, 4), 'codec': ['none'] * 2, 'model.depth': Interval(1, 4, int=True)}\n"
+            "@dataclass\nclass Config:",
+        ),
     ],
 )
 def test_an_algorithm_that_keeps_the_contract_is_taken(tmp_path: Path, before: str, after: str) -> None:
@@ -187,6 +196,17 @@ def test_a_data_set_that_keeps_the_contract_is_taken(tmp_path: Path) -> None:
             'divided_by="workers", remembered=("models",),',
             "remembered has 'models': there are model",
         ),
+        ("EXPOSES = ", "SEARCH = 3\nEXPOSES = ", "SEARCH must be a dict of keys"),
+        (
+            "EXPOSES = ",
+            "SEARCH = {'algorithm.lr': (1, 2)}\nEXPOSES = ",
+            "SEARCH has 'algorithm.lr': there are algorithm.name, algorithm.workers",
+        ),
+        ("EXPOSES = ", "SEARCH = {'depth': (1, 2)}\nEXPOSES = ", "SEARCH has 'depth': there are algorithm.name"),
+        ("EXPOSES = ", "SEARCH = {'codec': ('none',)}\nEXPOSES = ", "must be a tuple of at least two choices, or"),
+        ("EXPOSES = ", SEARCHED.format("1, 1"), "SEARCH algorithm.workers is Interval(low=1, high=1, log=False"),
+        ("EXPOSES = ", SEARCHED.format("0, 1, log=True"), "SEARCH algorithm.workers is Interval(low=0"),
+        ("EXPOSES = ", SEARCHED.format("1, 2, where={'codec': 'none'}"), "workers where has 'codec': there are algo"),
     ],
 )
 def test_an_algorithm_that_breaks_it_is_told_what_is_expected(

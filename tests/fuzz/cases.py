@@ -273,9 +273,7 @@ def listed_keys() -> dict[str, list[str]]:
     conf = config.config_dir()
     found = {"": list(dotted(read_yaml(conf / "config.yaml"), ""))}
     for folder in sorted(
-        path
-        for path in conf.iterdir()
-        if path.is_dir() and path.name not in ("hydra", "experiment", "figure", "tuned", "search")
+        path for path in conf.iterdir() if path.is_dir() and path.name not in ("hydra", "experiment", "figure", "tuned")
     ):
         keys = [key for file in sorted(folder.glob("*.yaml")) for key in dotted(read_yaml(file), "")]
         found[folder.name] = [f"{folder.name}.{key}" for key in dict.fromkeys(keys)]

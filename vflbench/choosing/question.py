@@ -186,7 +186,7 @@ def _unknown(key: str, value: str, equals: str, own: list[str], verb: str) -> Pr
     if verb == "choose" and key in ("seeds", "prune"):
         return Problem(key, value, "is a word of `vflbench tune`; choose ends with three fresh seeds of each method")
     if key.split(".")[0] in METHODS:
-        return Problem(key, value, "belongs to a method: choose searches for it (conf/search)")
+        return Problem(key, value, "belongs to a method: choose searches for it")
     return Problem(key, value, f"unknown key; `vflbench {verb}` accepts: {', '.join(known)}", closest(key, known))
 
 

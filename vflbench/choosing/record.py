@@ -50,7 +50,7 @@ class Method:
     algorithm: str  #: the option: a file of the user's may be called anything, `registered` is the name
     privacy: str  #: the mechanism, or `none`
     words: list[str]  #: the overrides that make its job, without those of a trial
-    space: dict[str, Any]  #: key -> its range as in conf/search, widened where that happened
+    space: dict[str, Any]  #: key -> its range as in a search/*.yaml, widened where that happened
     trials: list[Trial] = field(default_factory=list)
     repeats: list[Trial] = field(default_factory=list)  #: of the most promising trials, with further seeds
     best: int | None = None  #: number of the trial whose setting goes to the final

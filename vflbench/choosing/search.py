@@ -137,7 +137,7 @@ class Search:
             raise VflbenchError(f"no method runs on these data: {max(reasons, key=reasons.count)}")
         for method in entered:
             if not method.space:
-                self._note(f"{method.name} has no key to search (conf/search): one setting is tried")
+                self._note(f"{method.name} has no key to search: one setting is tried")
         record.methods = sorted(entered, key=lambda method: math.inf if method.expected is None else method.expected)
         self._write()
 

@@ -1,4 +1,4 @@
-"""What is searched: of a method conf/search/<algorithm>.yaml, of its mechanism privacy.yaml; the points that are tried.
+"""What is searched: `SEARCH` in the cards of a method and its mechanism, or a user's file; the points that are tried.
 
 A space has, for a key of the run, a list of choices or a range `{low, high, log, int}`. A range may say how far it may
 be widened: `least`, `most`; and which values of other keys make it count: `where`. Keys of an option that the space may
@@ -11,7 +11,6 @@ what it would have tried.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import warnings
 from collections.abc import Iterable, Mapping
@@ -27,58 +26,66 @@ from vflbench.choosing.command import written
 from vflbench.choosing.question import Question
 from vflbench.choosing.shown import hidden
 from vflbench.config.typed import options_with
-from vflbench.types import Problem, RunConfig, VflbenchError, refuse
+from vflbench.types import Problem, RunConfig, VflbenchError, refuse, searchable, searched
 
 FOLDER = "search"
-MECHANISM = "privacy"  #: the file with the keys of mechanisms
-RANGE = {"low", "high", "log", "int", "least", "most", "where"}
+MECHANISM = "privacy"  #: the group of mechanisms, and the user's file with their keys
+ALLOWED = "must be a list of choices, or {low: 0.001, high: 0.1, log: true, int: false}"
 EDGE = 0.05  # of a range, at each end: a best value there widens it
 Space = dict[str, Any]
 
 
 def read(option: str, config_dir: str | None = None, registered: str | None = None) -> Space:
-    """The space of a method (or of `MECHANISM`); empty where there is none: then what is shipped or typed is tried.
+    """The space of a method; empty where there is none: then what is shipped or typed is tried.
 
     An option file of the user's that has no space has that of its algorithm, `registered`.
 
     Raises
     ------
-    VflbenchError : the file cannot be read.
+    VflbenchError : the user's file cannot be read.
     ConfigError : a key's range or choices are none.
     """
-    folders = [Path(config_dir).expanduser()] if config_dir else []
-    names = dict.fromkeys(filter(None, (option, registered)))
-    for name, folder in itertools.product(names, (*folders, registry.config_dir())):
-        path = folder / FOLDER / f"{name}.yaml"
-        if path.is_file():
-            try:
-                values: Any = OmegaConf.to_container(OmegaConf.load(path))  # 3e-05 is a number, as in Hydra's files
-            except (yaml.YAMLError, UnicodeDecodeError, OSError, OmegaConfBaseException) as error:
-                raise VflbenchError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
-            if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-                raise VflbenchError(f"{path} must have keys with their ranges")
-            refuse([problem for key, range_ in values.items() for problem in _problems(f"{path.name} {key}", range_)])
-            return values
+    for name in dict.fromkeys(filter(None, (option, registered))):
+        if (own := _own(name, config_dir)) is not None:
+            return own
+        if shipped := _of_card("algorithm", name):
+            return shipped
     return {}
 
 
-def _problems(key: str, given: Any) -> list[Problem]:
-    if isinstance(given, list) and len(given) > 1:
-        return []
-    if isinstance(given, dict) and {"low", "high"} <= set(given) <= RANGE:
-        numbers = [given[name] for name in ("low", "high", "least", "most") if name in given]
-        sound = all(isinstance(number, int | float) and math.isfinite(number) for number in numbers)
-        sound = sound and isinstance(given.get("where", {}), dict)
-        if sound and given["low"] < given["high"] and (given["low"] > 0 or not given.get("log")):
-            return []
-    return [Problem(key, given, "must be a list of choices, or {low: 0.001, high: 0.1, log: true, int: false}")]
+def _own(name: str, config_dir: str | None) -> Space | None:
+    """The space in a file of the user's; None where there is none. Raises as `read`."""
+    if not config_dir or not (path := Path(config_dir).expanduser() / FOLDER / f"{name}.yaml").is_file():
+        return None
+    try:
+        values: Any = OmegaConf.to_container(OmegaConf.load(path))  # 3e-05 is a number, as in Hydra's files
+    except (yaml.YAMLError, UnicodeDecodeError, OSError, OmegaConfBaseException) as error:
+        raise VflbenchError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise VflbenchError(f"{path} must have keys with their ranges")
+    refuse([Problem(f"{path.name} {key}", given, ALLOWED) for key, given in values.items() if not searchable(given)])
+    return values
+
+
+def _of_card(group: str, name: str) -> Space:
+    """What the card of an option says is searched with it."""
+    found = vars(registry.card(group, name)) if name in registry.entries(group) else {}
+    return {key: searched(given) for key, given in found.get("SEARCH", {}).items()}
+
+
+def _of_mechanisms(names: Iterable[str], config_dir: str | None) -> Space:
+    """What is searched with mechanisms; a file of the user's says it for all of them."""
+    own = _own(MECHANISM, config_dir)
+    return {key: given for name in names for key, given in _of_card(MECHANISM, name).items()} if own is None else own
 
 
 def of(option: str, run: RunConfig, question: Question) -> Space:
     """The part of the spaces that a configuration has, without what the question fixes or does not allow."""
     fixed = {word.partition("=")[0] for word in question.words}
     found: Space = {}
-    spaces = {**read(option, question.config_dir, run.algorithm.name), **read(MECHANISM, question.config_dir)}
+    spaces = read(option, question.config_dir, run.algorithm.name)
+    mechanisms = (*spaces.get(MECHANISM, ()), run.privacy.name)
+    spaces = {**spaces, **_of_mechanisms(mechanisms, question.config_dir)}
     spaces = {key: given for key, given in spaces.items() if key not in fixed}
     for key, given in spaces.items():
         ours = has(run, key)

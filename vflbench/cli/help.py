@@ -52,7 +52,7 @@ def help_text() -> str:
     width = max(80, min(shutil.get_terminal_size().columns, 140))
     lines = [EXAMPLES, "Groups (group=option)"]
     for group in sorted(
-        path for path in conf.iterdir() if path.is_dir() and path.name not in ("hydra", "tuned", "search", "figure")
+        path for path in conf.iterdir() if path.is_dir() and path.name not in ("hydra", "tuned", "figure")
     ):
         names = " ".join(sorted(path.relative_to(group).with_suffix("").as_posix() for path in group.rglob("*.yaml")))
         lines += textwrap.wrap(

@@ -14,6 +14,7 @@ OPTIONS = (
         units=("edge", "feature_row", "gradient_row"),
     ),
 )
+SEARCH = keys.CLIP
 
 
 @dataclass

@@ -8,6 +8,7 @@ from vflbench.cards.privacy.keys import SEARCH_END
 from vflbench.types import OptionInfo, Range
 
 OPTIONS = (OptionInfo("embedding_and_label", "gdp_embedding and label_rr together", units=("feature_row", "label")),)
+SEARCH = gdp.SEARCH
 
 
 @dataclass

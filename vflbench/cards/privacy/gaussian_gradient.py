@@ -12,6 +12,7 @@ OPTIONS = (
         units=("gradient_row",),
     ),
 )
+SEARCH = keys.CLIP
 
 
 @dataclass

@@ -13,6 +13,7 @@ OPTIONS = (
         units=("feature_row",),
     ),
 )
+SEARCH = keys.CLIP
 
 
 @dataclass

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from vflbench.types import Positive, PrivacyConfig, Range
+from vflbench.types import Interval, Positive, PrivacyConfig, Range
 
 Serving = Literal["clean", "noisy"]  # of rows that are predicted: vflbench/privacy/serving.py
 SEARCH_END = 500.0  # Opacus looks for epsilon in [0, 500]
+CLIP = {"privacy.clip": Interval(0.1, 10.0, log=True)}  # searched
 
 
 @dataclass

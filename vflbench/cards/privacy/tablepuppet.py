@@ -6,6 +6,7 @@ from vflbench.cards.privacy import keys
 from vflbench.types import OptionInfo
 
 OPTIONS = (OptionInfo("tablepuppet", "label_dp and dp_sgd together", units=("example", "label")),)
+SEARCH = keys.CLIP
 
 
 @dataclass

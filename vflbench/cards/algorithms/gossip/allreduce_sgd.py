@@ -37,6 +37,7 @@ EXPOSES = (
     ),
     *exposes.SETUP,
 )  # fmt: skip
+SEARCH = shared.SEARCH
 
 
 @dataclass

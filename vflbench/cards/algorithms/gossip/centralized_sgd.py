@@ -18,6 +18,7 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict",),
 )
 EXPOSES = ()
+SEARCH = shared.SEARCH
 
 
 @dataclass

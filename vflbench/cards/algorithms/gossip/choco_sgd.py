@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from vflbench.cards.algorithms.gossip import exposes, shared
 from vflbench.cards.algorithms.gossip.shared import AveragingKeys
-from vflbench.types import AlgorithmInfo, Count, Range, Sent
+from vflbench.types import AlgorithmInfo, Count, Interval, Range, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="choco_sgd",
@@ -23,6 +23,12 @@ EXPOSES = (
     Sent("change", "worker", "worker", "parameters", "worker", noised=exposes.NOISED),
     *exposes.of_models("worker", "change"),
 )
+SEARCH = {
+    **shared.SEARCH,
+    "algorithm.local_steps": Interval(1, 20, log=True, int=True),
+    "algorithm.compression": ("sign", "topk", "int8"),
+    "algorithm.gamma": Interval(0.02, 1.0, log=True, most=1.0),
+}
 
 
 @dataclass

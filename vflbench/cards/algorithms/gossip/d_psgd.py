@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.gossip import exposes, shared
 from vflbench.cards.algorithms.gossip.shared import AveragingKeys
 from vflbench.types import AlgorithmInfo, Sent
@@ -24,6 +25,7 @@ EXPOSES = (
     Sent("model", "worker", "worker", "parameters", "worker", noised=exposes.NOISED),
     *exposes.of_models("worker", "model"),
 )
+SEARCH = {**shared.SEARCH, "algorithm.mixing": ("parallel", "after"), **codecs.ROUNDING}
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.gossip import exposes, shared
 from vflbench.cards.algorithms.gossip.shared import WorkerKeys
 from vflbench.types import AlgorithmInfo, Problem, RunConfig, Sent
@@ -23,6 +24,11 @@ EXPOSES = (
     Sent("model", "worker", "server", "parameters", "worker", noised=exposes.NOISED),
     *exposes.of_models("server", "model"),
 )
+SEARCH = {
+    **shared.SEARCH,
+    "algorithm.local_steps": shared.LOCAL_STEPS,
+    **codecs.ROUNDING,
+}
 
 
 @dataclass

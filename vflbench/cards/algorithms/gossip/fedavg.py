@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from vflbench.cards.algorithms.gossip import exposes
-from vflbench.types import AlgorithmInfo, Count, Positive, Range, Sent
+from vflbench.cards.algorithms import codecs
+from vflbench.cards.algorithms.gossip import exposes, shared
+from vflbench.types import AlgorithmInfo, Count, Interval, Positive, Range, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="fedavg",
@@ -26,6 +27,12 @@ EXPOSES = (
     Sent("update", "worker", "server", "parameters", "worker", noised=exposes.NOISED, note="the change of a model"),
     *exposes.of_models("server", "update"),
 )
+SEARCH = {
+    **shared.SEARCH,
+    "algorithm.fraction": shared.SHARE,
+    "algorithm.local_epochs": Interval(1, 10, log=True, int=True),
+    **codecs.ALL,
+}
 
 
 @dataclass

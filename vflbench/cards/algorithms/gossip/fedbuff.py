@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.gossip import exposes, shared
 from vflbench.cards.algorithms.gossip.shared import WorkerKeys
-from vflbench.types import AlgorithmInfo, Count, Positive, Range, Sent, Tolerates
+from vflbench.types import AlgorithmInfo, Count, Interval, Positive, Range, Sent, Tolerates
 
 ALGORITHM = AlgorithmInfo(
     name="fedbuff",
@@ -24,6 +25,13 @@ EXPOSES = (
     Sent("round", "server", "worker", "timing", "worker"),
     *exposes.of_models("server", "update"),
 )
+SEARCH = {
+    **shared.SEARCH,
+    "algorithm.concurrency": shared.SHARE,
+    "algorithm.buffer": Interval(1, 5, int=True),
+    "algorithm.local_epochs": Interval(0.1, 4.0, log=True),
+    **codecs.ROUNDING,
+}
 
 
 @dataclass

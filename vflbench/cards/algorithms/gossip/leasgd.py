@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.gossip import exposes, shared
 from vflbench.cards.algorithms.gossip.shared import WorkerKeys
-from vflbench.types import AlgorithmInfo, Count, Positive, Problem, Range, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, Count, Interval, Positive, Problem, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="leasgd",
@@ -31,6 +32,13 @@ EXPOSES = (
     Sent("model", "worker", "worker", "parameters", "worker", noised=exposes.NOISED),
     *exposes.of_models("worker", "model"),
 )
+SEARCH = {
+    **shared.SEARCH,
+    "algorithm.local_steps": shared.LOCAL_STEPS,
+    "algorithm.recategorise_every": Interval(2, 50, log=True, int=True),
+    **codecs.ROUNDING,
+    "algorithm.ranking": (None, "random"),
+}
 
 
 @dataclass

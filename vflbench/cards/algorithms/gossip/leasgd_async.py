@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.gossip import exposes, shared
 from vflbench.cards.algorithms.gossip.shared import WorkerKeys
-from vflbench.types import AlgorithmInfo, Positive, Problem, Range, RunConfig, Sent, Tolerates
+from vflbench.types import AlgorithmInfo, Interval, Positive, Problem, Range, RunConfig, Sent, Tolerates
 
 ALGORITHM = AlgorithmInfo(
     name="leasgd_async",
@@ -28,6 +29,12 @@ EXPOSES = (
     Sent("model", "worker", "worker", "sums", "worker", when=("partners", "ranked"), note="its loss"),
     *exposes.of_models("worker", "model"),
 )
+SEARCH = {
+    **shared.SEARCH,
+    "algorithm.alpha": Interval(0.1, 0.9, least=0.01, most=0.99),
+    **codecs.ROUNDING,
+    "algorithm.partners": ("ranked", "random"),
+}
 
 
 @dataclass

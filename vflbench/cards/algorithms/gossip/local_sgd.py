@@ -16,6 +16,7 @@ ALGORITHM = AlgorithmInfo(
     exact="it sends nothing",
 )
 EXPOSES = exposes.SETUP
+SEARCH = shared.SEARCH
 
 
 @dataclass

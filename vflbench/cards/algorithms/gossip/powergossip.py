@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from vflbench.cards.algorithms.gossip import exposes, shared
 from vflbench.cards.algorithms.gossip.shared import AveragingKeys
-from vflbench.types import AlgorithmInfo, Count, Sent
+from vflbench.types import AlgorithmInfo, Count, Interval, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="powergossip",
@@ -26,6 +26,11 @@ EXPOSES = (
     Sent("product", "worker", "worker", "parameters", "worker", noised=exposes.NOISED, note="its biases"),
     *exposes.of_models("worker", "product"),
 )  # fmt: skip
+SEARCH = {
+    **shared.SEARCH,
+    "algorithm.local_steps": Interval(1, 20, log=True, int=True),
+    "algorithm.rank": (1, 2, 4),
+}
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from vflbench.types import Count, Problem, Range, RunConfig
+from vflbench.types import Count, Interval, Problem, Range, RunConfig
 
 FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "layouts": ("sharded",),
@@ -12,6 +12,13 @@ FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "models": ("mlp3", "cnn3", "logistic"),
     "epochs": True,
 }
+SEARCH: dict[str, Any] = {
+    "algorithm.batch_size": Interval(8, 128, log=True, int=True),
+    "algorithm.lr": Interval(0.01, 1.0, log=True),
+    "model.widths": ([128, 64], [64], [32], [16]),
+}
+LOCAL_STEPS = Interval(1, 50, log=True, int=True)  # searched between two pulls
+SHARE = Interval(0.2, 1.0, least=0.05, most=1.0)  # searched: of the workers
 
 
 @dataclass

@@ -21,6 +21,7 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict",),
 )
 EXPOSES = ()
+SEARCH = shared.ALONE
 check = shared.check
 
 

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.graph import exposes, shared
 from vflbench.cards.algorithms.graph.shared import AggregationKeys
-from vflbench.types import AlgorithmInfo, Count, Given, Problem, RunConfig
+from vflbench.types import AlgorithmInfo, Count, Given, Interval, Problem, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="glasu",
@@ -26,6 +27,13 @@ EXPOSES = (
     *exposes.EDGES,
     Given("client", "client", "edges", "all edges before any were lost", when=("sampling", "undropped")),
 )
+SEARCH = {
+    **shared.STEPS,
+    "algorithm.local_steps": Interval(1, 16, log=True, int=True),
+    **shared.AGGREGATIONS,
+    **shared.NETWORK,
+    **codecs.ROUNDING,
+}
 
 
 @dataclass

@@ -19,6 +19,7 @@ ALGORITHM = AlgorithmInfo(
     assumes=("aligned_rows", "labels"),
 )
 EXPOSES = (*exposes.MESSAGES, *exposes.GRADIENTS, *exposes.EDGES)
+SEARCH = {**shared.STEPS, **shared.AGGREGATIONS, **shared.NETWORK}
 check = shared.check
 
 

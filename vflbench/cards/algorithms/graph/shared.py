@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from vflbench.types import Count, Positive, Problem, Range, RunConfig, module_of
+from vflbench.types import Count, Interval, Positive, Problem, Range, RunConfig, module_of
 
 FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "layouts": ("graph",),
@@ -12,6 +12,15 @@ FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "reports": ("predictions",),
     "models": ("gcnii", "gcn", "gat", "residual_gcn", "pyg"),
 }
+# what is searched
+STEPS: dict[str, Any] = {
+    "algorithm.lr": Interval(0.003, 0.1, log=True),
+    "algorithm.batch_size": Interval(8, 64, log=True, int=True),
+}
+AGGREGATIONS: dict[str, Any] = {"algorithm.aggregations": (1, 2, 4)}
+DROPOUT: dict[str, Any] = {"model.dropout": Interval(0.2, 0.7, least=0.0, most=0.9)}
+NETWORK: dict[str, Any] = {"model.hidden": (16, 32, 64), **DROPOUT}  # of a client that has others
+ALONE: dict[str, Any] = {**STEPS, "model.hidden": (32, 64, 128), **DROPOUT}  # of methods that train without others
 
 
 @dataclass

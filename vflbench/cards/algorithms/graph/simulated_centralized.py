@@ -22,6 +22,7 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict",),
 )
 EXPOSES = (*exposes.MESSAGES, *exposes.GRADIENTS)
+SEARCH = {**shared.STEPS, **shared.NETWORK}
 check = shared.check
 
 

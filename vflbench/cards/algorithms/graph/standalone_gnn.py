@@ -20,6 +20,7 @@ ALGORITHM = AlgorithmInfo(
     assumes=("labels",),
 )
 EXPOSES = ()
+SEARCH = shared.ALONE
 check = shared.check
 
 

@@ -22,6 +22,7 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict", "tablepuppet"),
 )
 EXPOSES = ()
+SEARCH = shared.SGD
 check = shared.check
 
 

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.joins import exposes, shared
 from vflbench.cards.algorithms.joins.shared import JoinKeys
-from vflbench.types import AlgorithmInfo
+from vflbench.types import AlgorithmInfo, Interval
 
 ALGORITHM = AlgorithmInfo(
     name="gd_join",
@@ -23,6 +24,7 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = exposes.EXPOSES
+SEARCH = {"algorithm.lr": Interval(0.01, 2.0, log=True), **codecs.ROUNDING}
 check = shared.check
 
 

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.joins import exposes, shared
-from vflbench.types import AlgorithmInfo, Count, Sent
+from vflbench.types import AlgorithmInfo, Count, Interval, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="rfl_admm",
@@ -28,6 +29,11 @@ EXPOSES = (
     Sent("parameters", "client", "server", "parameters", "client", noised=exposes.OF_MODELS),
     Sent("consensus", "server", "client", "parameters", "client", form=("summed",), noised=exposes.OF_MODELS),
 )
+SEARCH = {
+    **shared.ADMM,
+    "algorithm.inner_rounds": Interval(2, 20, log=True, int=True),
+    **codecs.ROUNDING,
+}
 check = shared.check
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.joins import exposes, shared
 from vflbench.types import AlgorithmInfo
 
@@ -22,6 +23,7 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = exposes.EXPOSES
+SEARCH = {**shared.ADMM, **codecs.ROUNDING}
 check = shared.check
 
 

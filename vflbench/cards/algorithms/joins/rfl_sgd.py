@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.joins import exposes, shared
 from vflbench.types import AlgorithmInfo, Sent
 
@@ -28,6 +29,7 @@ EXPOSES = (
     Sent("gradient", "client", "server", "gradients", "client", noised=exposes.OF_MODELS, unit="example"),
     Sent("step", "server", "client", "gradients", "client", form=("summed",), noised=exposes.OF_MODELS, unit="example"),
 )
+SEARCH = {**shared.SGD, **codecs.ROUNDING}
 check = shared.check
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.joins import exposes, shared
 from vflbench.types import AlgorithmInfo
 
@@ -21,6 +22,7 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = (*exposes.EXPOSES, *exposes.BATCHES)
+SEARCH = {**shared.SGD, **codecs.ROUNDING}
 check = shared.check
 
 

@@ -4,11 +4,24 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from vflbench.cards.privacy.keys import trains_privately
-from vflbench.types import Count, Positive, Problem, Range, RunConfig, convex_problem
+from vflbench.types import Count, Interval, Positive, Problem, Range, RunConfig, convex_problem
 
 FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "models": ("linear", "mlp"),  # a sum of shares: with a network above the sum they would be other methods
     "epochs": True,
+}
+# what is searched
+SGD: dict[str, Any] = {
+    "algorithm.batch_size": Interval(512, 20480, log=True, int=True),
+    "algorithm.lr": Interval(0.01, 1.0, log=True),
+}
+BY_SGD = {"algorithm.solver": "sgd"}
+ADMM: dict[str, Any] = {
+    "algorithm.solver": ("sgd", "exact"),
+    "algorithm.rho": Interval(0.3, 5.0, log=True),
+    "algorithm.local_epochs": Interval(2, 40, log=True, int=True, where=BY_SGD),
+    "algorithm.lr": Interval(0.01, 0.5, log=True, where=BY_SGD),
+    "algorithm.batch_size": Interval(128, 4096, log=True, int=True, where=BY_SGD),
 }
 CONVEX = (
     "convex problems are for mtcd, stcd, svfl, dcpa and centralized_gd; to learn and predict use "

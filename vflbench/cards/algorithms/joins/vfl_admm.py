@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.joins import exposes, shared
 from vflbench.cards.algorithms.joins.shared import AdmmKeys, PartyKeys
 from vflbench.types import AlgorithmInfo
@@ -27,6 +28,7 @@ EXPOSES = (
     exposes.LABELS,
     *exposes.LEARNING,
 )
+SEARCH = {**shared.ADMM, **codecs.ROUNDING}
 check = shared.check
 
 

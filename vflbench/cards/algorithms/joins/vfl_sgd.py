@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.joins import exposes, shared
 from vflbench.cards.algorithms.joins.shared import Keys, PartyKeys
 from vflbench.types import AlgorithmInfo
@@ -27,6 +28,7 @@ EXPOSES = (
     *exposes.DRAWN,
     *exposes.LEARNING,
 )
+SEARCH = {**shared.SGD, **codecs.ROUNDING}
 check = shared.check
 
 

@@ -26,6 +26,7 @@ EXPOSES = (
         keys=("val", "test"), times="per evaluation", served=True,
     ),
 )  # fmt: skip
+SEARCH = shared.ALONE
 check = shared.check
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from vflbench.cards.algorithms.joins import exposes
 from vflbench.cards.algorithms.joins.shared import JoinKeys
-from vflbench.types import AlgorithmInfo, Count, Implied, Problem, Range, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, Count, Implied, Interval, Problem, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="gram_once",
@@ -41,6 +41,10 @@ EXPOSES = (
     ),
     Sent("weights", "server", "client", "parameters", "all", times="round 1"),
 )
+SEARCH = {
+    "algorithm.penalty": Interval(1e-6, 0.01, log=True),
+    "algorithm.cross": ("moments", "rows"),
+}
 
 
 @dataclass

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.graph import exposes, shared
 from vflbench.cards.algorithms.graph.shared import Keys
-from vflbench.types import AlgorithmInfo, Count, Given, Implied, Range, Sent
+from vflbench.types import AlgorithmInfo, Count, Given, Implied, Interval, Range, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="graph_once",
@@ -33,6 +34,15 @@ EXPOSES = (
     Sent("labels", "client", "server", "labels", "client", times="round 1"),
     Given("client", "all", "ids", "the node ids of every split"),
 )  # fmt: skip
+PROPAGATED = {"algorithm.form": "propagated"}
+SEARCH = {
+    "algorithm.form": ("raw", "propagated"),
+    "algorithm.hops": Interval(1, 4, int=True, least=1, where=PROPAGATED),
+    "algorithm.components": Interval(2, 32, log=True, int=True, where=PROPAGATED),
+    **shared.STEPS,
+    **shared.DROPOUT,
+    **codecs.ROUNDING,
+}
 check = shared.check
 
 

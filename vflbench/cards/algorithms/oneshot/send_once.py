@@ -3,8 +3,20 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.models.shared import IMAGES, MOST_BINS
-from vflbench.types import AlgorithmInfo, Count, Positive, Problem, Range, RunConfig, Sent, convex_problem, own_rows
+from vflbench.types import (
+    AlgorithmInfo,
+    Count,
+    Interval,
+    Positive,
+    Problem,
+    Range,
+    RunConfig,
+    Sent,
+    convex_problem,
+    own_rows,
+)
 
 HELD_OUT = "what is learnt at home is scored on rows held out: dataset.problem=learning"
 ALGORITHM = AlgorithmInfo(
@@ -39,6 +51,18 @@ EXPOSES = (
         times="round 1", noised=NOISED, served=True,
     ),
 )  # fmt: skip
+TREES = {"algorithm.learner": "trees"}
+SEARCH = {
+    "algorithm.form": ("bins", "raw", "pca"),
+    "algorithm.bins": Interval(
+        4, MOST_BINS, log=True, int=True, least=2, most=MOST_BINS, where={"algorithm.form": "bins"}
+    ),
+    "algorithm.components": Interval(2, 16, log=True, int=True, where={"algorithm.form": "pca"}),
+    "algorithm.learner": ("trees", "linear"),
+    "algorithm.learning_rate": Interval(0.03, 0.3, log=True, where=TREES),
+    "algorithm.leaves": Interval(7, 63, log=True, int=True, where=TREES),
+    **codecs.ROUNDING,
+}
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.split import exposes, shared
 from vflbench.cards.algorithms.split.shared import Keys
 from vflbench.types import AlgorithmInfo, Count, Tolerates
@@ -20,6 +21,7 @@ ALGORITHM = AlgorithmInfo(
     assumes=("aligned_rows",),
 )
 EXPOSES = exposes.EXPOSES
+SEARCH = {**shared.SEARCH, **codecs.ROUNDING, "algorithm.outstanding": shared.OUTSTANDING}
 check = shared.check_asynchronous
 
 

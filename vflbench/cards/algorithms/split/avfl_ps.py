@@ -19,6 +19,11 @@ ALGORITHM = AlgorithmInfo(
     assumes=("aligned_rows",),
 )
 EXPOSES = (*exposes.PAIRED, *exposes.REPLICAS)
+SEARCH = {
+    **shared.PAIRS,
+    "algorithm.average_every": shared.AVERAGE_EVERY,
+    "algorithm.outstanding": shared.OUTSTANDING,
+}
 check = shared.check_asynchronous
 
 

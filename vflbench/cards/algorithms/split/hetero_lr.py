@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.split import exposes, shared
 from vflbench.cards.algorithms.split.shared import Keys
-from vflbench.types import AlgorithmInfo, Count, Implied, Problem, Range, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, Count, Implied, Interval, Problem, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="hetero_lr",
@@ -66,6 +67,12 @@ EXPOSES = (
     exposes.SEEDED,
     exposes.KNOWN,
 )  # fmt: skip
+SEARCH = {
+    "algorithm.batch_size": Interval(64, 4096, log=True, int=True),
+    "algorithm.lr": Interval(0.001, 0.1, log=True),
+    "algorithm.alpha": (0.0, 0.0001, 0.01),
+    **codecs.ROUNDING,
+}
 
 
 @dataclass

@@ -5,7 +5,7 @@ from typing import Literal
 
 from vflbench.cards.algorithms.split import exposes, shared
 from vflbench.cards.algorithms.split.shared import Keys
-from vflbench.types import AlgorithmInfo, Count, Positive, Problem, RunConfig, Sent, Tolerates
+from vflbench.types import AlgorithmInfo, Count, Interval, Positive, Problem, RunConfig, Sent, Tolerates
 
 ALGORITHM = AlgorithmInfo(
     name="pubsub_vfl",
@@ -35,6 +35,13 @@ EXPOSES = (
     Sent("task", "passive", "passive_worker", "gradients", "active"),
     Sent("worker", "passive_worker", "passive", "embeddings", "passive"),
 )
+SEARCH = {
+    **shared.PAIRS,
+    "algorithm.passive_workers": Interval(1, 20, log=True, int=True),
+    "algorithm.aggregation": ("semi_async", "every_epoch"),
+    "algorithm.outstanding": Interval(1, 8, log=True, int=True),
+    "algorithm.average_every": shared.AVERAGE_EVERY,
+}
 
 
 @dataclass

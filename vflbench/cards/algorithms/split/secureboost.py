@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from vflbench.cards.algorithms.split import exposes, shared
 from vflbench.cards.models.shared import MOST_BINS
-from vflbench.types import AlgorithmInfo, Count, Implied, Positive, Problem, Range, RunConfig, Sent
+from vflbench.types import AlgorithmInfo, Count, Implied, Interval, Positive, Problem, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="secureboost",
@@ -45,6 +45,13 @@ EXPOSES = (
         "rows of a rare class are kept more often, also where gradients are encrypted", when=("goss", True),
     ),
 )  # fmt: skip
+SEARCH = {
+    "algorithm.learning_rate": Interval(0.03, 0.5, log=True),
+    "algorithm.depth": Interval(2, 6, int=True),
+    "algorithm.bins": (8, 16, 32),
+    "algorithm.goss": (False, True),
+    "algorithm.l2": Interval(0.1, 10.0, log=True),
+}
 
 
 @dataclass

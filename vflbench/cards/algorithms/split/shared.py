@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from vflbench.types import Count, Problem, Range, RunConfig, convex_problem
+from vflbench.cards.algorithms import codecs
+from vflbench.types import Count, Interval, Problem, Range, RunConfig, convex_problem
 
 FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "layouts": ("aligned",),
@@ -15,6 +16,20 @@ FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "epochs": True,
     "modelled": True,
 }
+# what is searched
+SEARCH: dict[str, Any] = {
+    "algorithm.batch_size": Interval(32, 1024, log=True, int=True),
+    "algorithm.lr": Interval(0.0003, 0.01, log=True),
+    "model.depth": (2, 4, 10),
+    "model.embedding": Interval(1, 64, log=True, int=True),
+}
+PAIRS: dict[str, Any] = {  # of methods with workers
+    **SEARCH,
+    **codecs.ROUNDING,
+    "algorithm.workers": Interval(1, 16, log=True, int=True),
+}
+OUTSTANDING = Interval(1, 20, log=True, int=True)
+AVERAGE_EVERY = (None, 4, 8, 16, 32)
 HELD_OUT = "split networks are scored on rows held out: dataset.problem=learning"
 
 

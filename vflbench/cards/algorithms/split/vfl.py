@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.split import exposes, shared
 from vflbench.cards.algorithms.split.shared import Keys
-from vflbench.types import AlgorithmInfo, Count
+from vflbench.types import AlgorithmInfo, Count, Interval
 
 ALGORITHM = AlgorithmInfo(
     name="vfl",
@@ -19,6 +20,11 @@ ALGORITHM = AlgorithmInfo(
     assumes=("aligned_rows",),
 )
 EXPOSES = exposes.EXPOSES
+SEARCH = {
+    **shared.SEARCH,
+    "algorithm.local_steps": Interval(1, 10, log=True, int=True),
+    **codecs.ALL,
+}
 check = shared.check_learning
 
 

@@ -17,6 +17,7 @@ ALGORITHM = AlgorithmInfo(
     assumes=("aligned_rows",),
 )
 EXPOSES = (*exposes.PAIRED, *exposes.REPLICAS)
+SEARCH = shared.PAIRS
 check = shared.check_learning
 
 

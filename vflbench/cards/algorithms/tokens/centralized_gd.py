@@ -22,6 +22,7 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict",),
 )
 EXPOSES = ()
+SEARCH = shared.BLOCKS
 PRIVATE_LR = "needs a number with privacy: without one the step size is 1 / L, which is computed from the data"
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from vflbench.cards.algorithms.tokens import exposes, shared
-from vflbench.types import AlgorithmInfo, Count, Implied, Positive, Sent
+from vflbench.types import AlgorithmInfo, Count, Implied, Interval, Positive, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="dcpa",
@@ -41,6 +41,10 @@ EXPOSES = (
     ),
     exposes.OPTIMUM,
 )  # fmt: skip
+SEARCH = {
+    **shared.ITERATIONS,
+    "algorithm.dual_lr": Interval(0.0003, 0.3, log=True),
+}
 
 
 @dataclass

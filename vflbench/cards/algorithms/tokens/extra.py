@@ -38,6 +38,7 @@ EXPOSES = (
     ),
     exposes.OPTIMUM,
 )  # fmt: skip
+SEARCH = {**shared.ITERATIONS, "algorithm.variant": ("nids", "extra")}
 
 
 @dataclass

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from vflbench.cards.algorithms.tokens import exposes
+from vflbench.cards.algorithms import codecs
+from vflbench.cards.algorithms.tokens import exposes, shared
 from vflbench.cards.algorithms.tokens.shared import NetworkKeys
-from vflbench.types import AlgorithmInfo, Count, Range, Sent
+from vflbench.types import AlgorithmInfo, Count, Interval, Range, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="mtcd",
@@ -43,6 +44,14 @@ EXPOSES = (
     exposes.VISITS,
     exposes.OPTIMUM,
 )
+SEARCH = {
+    **shared.STEPS,
+    "algorithm.local_steps": shared.VISIT,
+    "algorithm.tokens": (1, 2, 4),
+    "algorithm.hops": Interval(1, 32, log=True, int=True),
+    **shared.EMBEDDING,
+    **codecs.ALL,
+}
 
 
 @dataclass

@@ -1,13 +1,22 @@
 """What the cards of methods with tokens, and of their rivals, share: keys and the rules between them."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from vflbench.cards.models.shared import COMPOSED, SHARES
 from vflbench.cards.privacy.keys import serving_of
-from vflbench.types import Count, Positive, Problem, Range, RunConfig, convex_problem
+from vflbench.types import Count, Interval, Positive, Problem, Range, RunConfig, convex_problem
 
 LANCZOS_STEPS = 8
+# what is searched
+STEPS: dict[str, Any] = {
+    "algorithm.lr": (None, 0.003, 0.01, 0.03, 0.1, 0.3),  # None: what the method computes from the data
+    "algorithm.batch_size": (None, 64, 256),
+}
+EMBEDDING: dict[str, Any] = {"model.embedding": Interval(1, 32, log=True, int=True)}
+BLOCKS: dict[str, Any] = {**STEPS, "algorithm.local_steps": Interval(1, 20, log=True, int=True), **EMBEDDING}
+VISIT = Interval(1, 40, log=True, int=True)  # steps for one visit of a token
+ITERATIONS: dict[str, Any] = {"algorithm.iterations": Interval(1, 30, log=True, int=True)}
 OWN_PENALTY = "a convex objective has its own penalty: 0"
 
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from vflbench.cards.algorithms.tokens import exposes
+from vflbench.cards.algorithms.tokens import exposes, shared
 from vflbench.cards.algorithms.tokens.shared import Keys
-from vflbench.types import AlgorithmInfo, Count, Sent
+from vflbench.types import AlgorithmInfo, Count, Interval, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="stcd",
@@ -36,6 +36,10 @@ EXPOSES = (
     exposes.VISITS,
     exposes.OPTIMUM,
 )
+SEARCH = {
+    "algorithm.hops": Interval(10, 400, log=True, int=True),
+    "algorithm.local_steps": shared.VISIT,
+}
 
 
 @dataclass

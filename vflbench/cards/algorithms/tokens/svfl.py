@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from vflbench.cards.algorithms.tokens import exposes
+from vflbench.cards.algorithms import codecs
+from vflbench.cards.algorithms.tokens import exposes, shared
 from vflbench.cards.algorithms.tokens.shared import LANCZOS_STEPS, NetworkKeys
 from vflbench.types import AlgorithmInfo, Count, Implied, Sent
 
@@ -53,6 +54,7 @@ EXPOSES = (
     exposes.STEPS,
     exposes.OPTIMUM,
 )  # fmt: skip
+SEARCH = {**shared.BLOCKS, **codecs.ALL}
 
 
 @dataclass

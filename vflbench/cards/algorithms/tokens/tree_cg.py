@@ -39,6 +39,7 @@ EXPOSES = (
     ),
     exposes.OPTIMUM,
 )  # fmt: skip
+SEARCH = {"algorithm.dtype": ("float64", "float32")}
 
 
 @dataclass
