@@ -13,6 +13,7 @@ import yaml
 from vflbench import registry
 from vflbench.cards.privacy.keys import Budget
 from vflbench.config import convert
+from vflbench.defaults import filled
 from vflbench.privacy import mechanisms
 from vflbench.types import Problem, hook, module_of
 
@@ -26,7 +27,7 @@ def read_yaml(path: Path) -> Any:
 
 def option(group: str, name: str, **keys: Any) -> Any:
     """The configuration of option `name` of `group`."""
-    return registry.option_config(group, name)(name=name, **keys)
+    return filled(registry.option_config(group, name), name=name, **keys)
 
 
 def codec_config(name: str = "none", **keys: Any) -> Any:

@@ -490,8 +490,8 @@ def _config(module: ModuleType, required: dict[str, type], names: Collection[str
     bare = [key for key, field in fields.items() if field.default is field.default_factory]  # both are MISSING
     if bare:
         yield f"Config must have a default for every key; {', '.join(bare)} has none"
-    elif fields["name"].default not in names:
-        yield f"Config has name={fields['name'].default!r} by default: it must be {' or '.join(names)}"
+    elif (name := config().name) not in names:
+        yield f"Config has name={name!r} by default: it must be {' or '.join(names)}"
 
 
 def _keys(info: AlgorithmInfo, config: type) -> Iterator[str]:

@@ -19,6 +19,8 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from vflbench import contracts
+from vflbench.defaults import ROOMS
+from vflbench.defaults import config_dir as config_dir
 from vflbench.types import (
     AlgorithmInfo,
     DatasetInfo,
@@ -31,13 +33,8 @@ from vflbench.types import (
 
 ROOT = Path(__file__).resolve().parent
 CARDS = ROOT / "cards"
-# Open groups: their folders, whose last parts name the entry points. Our networks are only YAML, launchers are Hydra's.
-GROUPS = {
-    **{"attack": "attacks", "privacy": "privacy", "codec": "federation/codecs", "accounting": "federation/accountings"},
-    "protection": "federation/protections",
-    **{"topology": "federation/topologies", "network": "federation/networks", "launcher": "runner/launchers"},
-    "logger": "runner/loggers",
-}
+# Open groups: their folders, whose last parts name the entry points.
+GROUPS = {group: room for group, room in ROOMS.items() if group not in ("algorithm", "dataset", "model")}
 CHECKS: dict[str, Callable[[ModuleType, ModuleType], None]] = {
     **{group: functools.partial(contracts.check_option, group) for group in GROUPS},
     **{"algorithm": contracts.check_algorithm, "dataset": contracts.check_dataset, "model": lambda card, module: None},
@@ -136,11 +133,6 @@ def chosen(entry: Exposed, keys: Mapping[str, Any]) -> bool:
     if getattr(entry, "convex", False) and not keys.get("convex", True):
         return False
     return not entry.when or keys.get(*entry.when[:2]) in entry.when[1:]
-
-
-def config_dir() -> Path:
-    """The folder of the options that come with vflbench: inside the installed package, else the repository's."""
-    return ROOT / "conf" if (ROOT / "conf").is_dir() else ROOT.parent / "conf"
 
 
 def fit(algorithm: AlgorithmInfo, dataset: DatasetInfo) -> str | None:

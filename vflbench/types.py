@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, fields
 from types import ModuleType
 from typing import Annotated, Any, Literal
 
+from vflbench.defaults import filled, from_conf
+
 Status = Literal["completed", "target_reached", "budget", "diverged", "interrupted", "failed", "skipped"]
 ENDED_WELL: tuple[Status, ...] = ("completed", "target_reached", "budget")
 ENDED: tuple[Status, ...] = (*ENDED_WELL, "diverged")  # nothing is left to do
@@ -118,64 +120,60 @@ class LinkConfig:
     bandwidth_gbps: Gbps | None = None  #: null = unbounded
 
 
-@dataclass
+@from_conf("network/ideal")
 class NetworkConfig(OptionConfig):
     """The links between parties, and how time passes on them."""
 
-    name: str = "us_uk"
+    name: str
     client_server: LinkConfig = field(default_factory=LinkConfig)
     client_client: LinkConfig = field(default_factory=LinkConfig)
-    #: shared by all links of a server with its clients, in each direction; first come, first served
-    server_bandwidth_gbps: Gbps | None = None
-    timing: Literal["causal", "round"] = "causal"
-    latencies: Annotated[int, Range(at_least=1, at_most=2)] = 2  #: timing=round: latencies per exchange, 1 or 2
-    links: dict[str, LinkConfig] = field(default_factory=dict)  #: "client_0->server": a link unlike others of its kind
-    ratio: Gbps = 1.0  #: weighted cost: one byte client-server in units of one byte client-client
+    server_bandwidth_gbps: Gbps | None
+    timing: Literal["causal", "round"]
+    latencies: Annotated[int, Range(at_least=1, at_most=2)]
+    links: dict[str, LinkConfig]
+    ratio: Gbps
 
 
-@dataclass
+@from_conf("privacy/gaussian_embedding")
 class PrivacyConfig(OptionConfig):
     """The keys that every mechanism has."""
 
-    secure_rng: bool | None = None  #: parties draw noise from secrets of their own; null: only with engine=ray
+    secure_rng: bool | None
 
 
-@dataclass
+@from_conf("codec/topk")
 class CodecConfig(OptionConfig):
     """The keys that every codec has."""
 
-    feedback: bool = False  #: encode the difference to what has arrived before, which both ends remember
+    feedback: bool
 
 
-@dataclass
+@from_conf("broker/embedded", "broker/nats")
 class BrokerConfig:
     """What carries published messages."""
 
-    name: Literal["embedded", "nats"] = "embedded"
-    #: nats: of a running server, nats://host:port or tls://host:port; null: the run starts its own
-    address: str | None = None
-    user: str | None = None  #: of that server; null with a password: the password is a token
-    password_env: str | None = None  #: the environment variable with its password
+    name: Literal["embedded", "nats"]
+    address: str | None
+    user: str | None
+    password_env: str | None
 
 
 Objective = Literal["bytes_to_target", "seconds_to_target", "metric"]
 ClockMode = Literal["auto", "none", "modelled", "measured"]
 
 
-@dataclass
+@from_conf("engine/simulated", "engine/ray")
 class EngineConfig:
     """What runs the parties."""
 
-    name: Literal["simulated", "ray"] = "simulated"
-    compute_clock: ClockMode = "auto"
-    batch_compute: bool = True  #: one vmap call for a cohort's equal computations
-    window: Count = 1  #: rounds that a party may be ahead of the slowest
-    threads: Annotated[int, Range(at_least=1, at_most=1024)] | None = None  #: torch threads; null: as torch chooses
-    #: ray: local: the run starts its own cluster, on the loopback interface; auto: the cluster that is running
-    address: Literal["local", "auto"] = "local"
-    #: ray: s that a party may take to answer; then the run fails
-    timeout: Annotated[float, Range(above=0, at_most=1e6)] = 120.0
-    devices: dict[str, str] = field(default_factory=dict)  #: ray: party -> its device; the others have `device`
+    name: Literal["simulated", "ray"]
+    compute_clock: ClockMode
+    batch_compute: bool
+    window: Count
+    threads: Annotated[int, Range(at_least=1, at_most=1024)] | None
+    address: Literal["local", "auto"]
+    timeout: Annotated[float, Range(above=0, at_most=1e6)]
+    devices: dict[str, str]
 
 
 @dataclass
@@ -186,7 +184,7 @@ class Delay:
     exponent: float
 
 
-@dataclass
+@from_conf("compute/modelled")
 class ComputeConfig:
     """The delay model of compute_clock=modelled.
 
@@ -194,29 +192,22 @@ class ComputeConfig:
     seconds = base_seconds + cost * seconds_per_unit.
     """
 
-    name: str = "modelled"
-    base_seconds: Seconds = 0.0
-    seconds_per_unit: Seconds = 1e-6
-    delays: dict[str, Delay] = field(default_factory=dict)  #: the parts of split learning: federation/delays.py PARTS
-    #: of each party, the active one first; the last entry repeats
-    cores: list[int] = field(default_factory=lambda: [32])
-    #: how workers share them: evenly, all the time; each computation waits for one of its organisation's; or of a
-    #: machine that all parties are on, with the first entry's cores
-    sharing: Literal["evenly", "organisation", "machine"] = "evenly"
-    #: largest number of cores that one worker can use
-    core_cap: Annotated[float, Range(above=0, at_least=1e-6, at_most=1e6)] = 1.0
-    batch_latency: Seconds = 0.0  #: seconds per batch that keep a worker busy, but no core
-    server_seconds: Seconds = 0.0  #: seconds of a parameter server for each of its workers and each synchronisation
-    # by the work that is counted: federation/work.py; 0 in all three: it is not
-    operation_seconds: Seconds = 0.0  #: seconds of one core for each operation of PyTorch
-    flop_seconds: Seconds = 0.0  #: seconds of one core for each flop of a matrix product
-    number_seconds: Seconds = 0.0  #: seconds of one core for each number that an operation writes
-    message_seconds: Seconds = 0.0  #: seconds that a message keeps its sender busy, beside the network
-    #: epochs to a target grow as 1 + B / penalty_batch; null: they do not depend on B
-    penalty_batch: Positive | None = None
-    #: epochs to a target grow as 1 + w / penalty_workers, w the most workers of a party; null: they do not depend on w
-    penalty_workers: Positive | None = None
-    file: str | None = None  #: the machine profile that the constants are from
+    name: str
+    base_seconds: Seconds
+    seconds_per_unit: Seconds
+    delays: dict[str, Delay]
+    cores: list[int]
+    sharing: Literal["evenly", "organisation", "machine"]
+    core_cap: Annotated[float, Range(above=0, at_least=1e-6, at_most=1e6)]
+    batch_latency: Seconds
+    server_seconds: Seconds
+    operation_seconds: Seconds
+    flop_seconds: Seconds
+    number_seconds: Seconds
+    message_seconds: Seconds
+    penalty_batch: Positive | None
+    penalty_workers: Positive | None
+    file: str | None
 
     @property
     def counts_work(self) -> bool:
@@ -225,8 +216,8 @@ class ComputeConfig:
 
 
 @dataclass
-class RunConfig:
-    """The whole configuration of one run, after composition; an `Any` is the option's own dataclass."""
+class Chosen:
+    """What every run chooses; an `Any` is the option's own dataclass."""
 
     algorithm: Any
     dataset: Any
@@ -236,29 +227,35 @@ class RunConfig:
     privacy: Any
     engine: EngineConfig
     compute: ComputeConfig
-    seed: Seed = 0
-    device: str = "auto"
-    rounds: Count | None = None
-    epochs: Count | None = None
-    eval_every: Count | None = None
-    target: float | None = None
-    max_bytes: Positive | None = None
-    max_virtual_seconds: Positive | None = None
-    predictions: Annotated[int, Range(at_least=0)] | None = None
-    resume: bool = False
-    checkpoint_every: Count | None = 50
-    overwrite: bool = False
-    dry_run: bool = False
-    plot: Literal["auto", "none"] = "auto"
-    floor: Literal["auto", "full", "none"] = "auto"
-    accounting: str = "strict"
-    data_root: str | None = None
-    scale: Literal["full", "small", "smoke"] = "full"
-    objective: Objective | None = None
+
+
+@from_conf("config")
+class RunConfig(Chosen):
+    """The whole configuration of one run, after composition."""
+
+    seed: Seed
+    device: str
+    rounds: Count | None
+    epochs: Count | None
+    eval_every: Count | None
+    target: float | None
+    max_bytes: Positive | None
+    max_virtual_seconds: Positive | None
+    predictions: Annotated[int, Range(at_least=0)] | None
+    resume: bool
+    checkpoint_every: Count | None
+    overwrite: bool
+    dry_run: bool
+    plot: Literal["auto", "none"]
+    floor: Literal["auto", "full", "none"]
+    accounting: str
+    data_root: str | None
+    scale: Literal["full", "small", "smoke"]
+    objective: Objective | None
     attack: Any = field(default_factory=OptionConfig)
-    codec: Any = field(default_factory=CodecConfig)
+    codec: Any = field(default_factory=lambda: filled(CodecConfig))
     protection: Any = field(default_factory=OptionConfig)
-    broker: BrokerConfig = field(default_factory=BrokerConfig)
+    broker: BrokerConfig = field(default_factory=lambda: filled(BrokerConfig))
     logger: Any = field(default_factory=OptionConfig)
     #: no key: those of ADAPTABLE that nobody typed, whose defaults adapt to the data (adapt.py)
     untyped: frozenset[str] = frozenset()

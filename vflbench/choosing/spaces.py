@@ -26,6 +26,7 @@ from vflbench.choosing.command import written
 from vflbench.choosing.question import Question
 from vflbench.choosing.shown import hidden
 from vflbench.config.typed import options_with
+from vflbench.defaults import filled
 from vflbench.types import Problem, RunConfig, VflbenchError, refuse, searchable, searched
 
 FOLDER = "search"
@@ -133,7 +134,7 @@ def _with(run: RunConfig, key: str, value: Any, question: Question) -> RunConfig
 def _option(group: str, option: str, question: Question) -> Any:
     """The keys of an option that a space may choose. Raises VflbenchError or ConfigError: there is no such option."""
     if group in registry.GROUPS and option not in config.own_options(group, question.config_dir):
-        return registry.option_config(group, option)(name=option)
+        return filled(registry.option_config(group, option), name=option)
     with config.session([f"{group}={option}"], question.config_dir) as hydra:
         keys = config.plain(config.compose(hydra, [f"{group}={option}"]))[group]
     found, problems = config.convert(registry.option_config(group, str(keys.get("name"))), keys)

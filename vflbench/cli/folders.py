@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from vflbench import config
 from vflbench.cli.words import complain, shown
+from vflbench.defaults import filled
 from vflbench.results import folder as files
 from vflbench.results import identity, inventory, lock, reader
 from vflbench.results.identity import config_hash
@@ -230,8 +231,8 @@ def write_unrun(
     how = {group: values[group]["name"] for group in ("algorithm", "dataset")}
     how |= {key: values[key] for key in ("seed", "accounting", "device")}
     # a user's option may leave keys out
-    how["compute_clock"] = values["engine"].get("compute_clock", EngineConfig.compute_clock)
-    how["timing"] = values["network"].get("timing", NetworkConfig.timing)
+    how["compute_clock"] = values["engine"].get("compute_clock", filled(EngineConfig).compute_clock)
+    how["timing"] = values["network"].get("timing", filled(NetworkConfig).timing)
     summary = files.summarise_unrun(status=status, reason=reason, **how)
     # the disk may be what failed; the user sees the reason all the same
     with contextlib.suppress(VflbenchError, OSError):

@@ -17,6 +17,7 @@ from typing import Any
 from vflbench import registry
 from vflbench.config import text_values
 from vflbench.contracts import OPTIONS
+from vflbench.defaults import filled
 from vflbench.hydra_internals import Override, line, values_of
 from vflbench.types import ConfigError, Problem, Range, RunConfig, closest
 
@@ -257,7 +258,7 @@ def convert_dataclass(
     lacking = [name for name in needed if name not in values]
     problems += [Problem(prefix + name, "(missing)", "needs a value") for name in lacking]
     given = {n: convert_value(k, values[n], prefix + n, problems) for n, k in fields.items() if n in values}
-    return None if lacking else kind(**given)
+    return None if lacking else filled(kind, **given)
 
 
 _SCALARS = {int: "an integer", float: "a number", bool: "true or false", str: "text (quote it)"}

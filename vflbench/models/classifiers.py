@@ -107,7 +107,7 @@ def _network(
     shape: tuple[int, ...],
     classes: int,
 ) -> Network:
-    config = Config(name, list(widths), list(channels), kernel, dtype)
+    config = Config(name=name, widths=list(widths), channels=list(channels), kernel=kernel, dtype=dtype)
     return Network(build(config, shape, classes or 1, torch.Generator()), regression=not classes)
 
 

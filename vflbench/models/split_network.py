@@ -23,6 +23,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from vflbench.cards.models.mvcnn import Config as ViewConfig
 from vflbench.cards.models.shared import COMPOSED, SHARES
 from vflbench.cards.models.split_network import MODEL_NAMES, Config
+from vflbench.defaults import filled
 from vflbench.models import DTYPES, vertical
 from vflbench.models.vertical import DEEP, criterion
 from vflbench.types import ConfigError, Problem
@@ -62,10 +63,10 @@ def resolve(config: Any, task: AlignedTask) -> Any:
         return None
     images = task.features[0].ndim > 2
     if images and config.name == "auto":
-        if config.hidden != Config.hidden:
+        if config.hidden != filled(Config).hidden:
             allowed = "is split_mlp's, and these are image views: see model=mvcnn"
             raise ConfigError([Problem("model.hidden", config.hidden, allowed)])
-        return ViewConfig(embedding=config.embedding, dtype=config.dtype)
+        return filled(ViewConfig, embedding=config.embedding, dtype=config.dtype)
     if images == (config.name in COLUMNS):
         columns, views = "feature columns", "image views"
         taken, given = (columns, views) if images else (views, columns)

@@ -25,6 +25,7 @@ import numpy as np
 
 from vflbench.cards.privacy.edge_rr import Config
 from vflbench.cards.privacy.gaussian import Config as GaussianConfig
+from vflbench.defaults import filled
 from vflbench.privacy import gaussian, keys
 from vflbench.privacy.mechanisms import Facts
 from vflbench.seeding import SecretStream
@@ -41,8 +42,12 @@ def rows_of(config: Config) -> GaussianConfig | None:
     """The keys of the noise on rows; None: there is none."""
     if config.row_epsilon is None:
         return None
-    return GaussianConfig(
-        secure_rng=config.secure_rng, epsilon=config.row_epsilon, delta=config.delta, clip=config.clip
+    return filled(
+        GaussianConfig,
+        secure_rng=config.secure_rng,
+        epsilon=config.row_epsilon,
+        delta=config.delta,
+        clip=config.clip,
     )
 
 

@@ -23,6 +23,7 @@ from vflbench.data import prepared, sources
 from vflbench.data.columns import inspection
 from vflbench.data.tabular import alignment as matching
 from vflbench.data.tabular import tabular_files
+from vflbench.defaults import filled
 from vflbench.python import frames
 from vflbench.types import ConfigError, DataError, Problem, VflbenchError, refuse
 
@@ -173,7 +174,7 @@ def tables(
     about = _checked(files, keys, problems, lines, {*gone, *(problem.key for problem in problems)})
     folder = _kept(files, Path(folder) if folder is not None else sources.cache_folder() / "tables")
     paths = {file.removesuffix(".parquet"): folder / file for file in files}
-    defaults = vars(Config())
+    defaults = vars(filled(Config))
     return Tables(folder, paths, {key: value for key, value in keys.items() if value != defaults[key]}, about)
 
 

@@ -250,7 +250,7 @@ def network_config(values: Mapping[str, Any]) -> NetworkConfig:
     ------
     VflbenchError : a key of the network's module is not known, as its package is not there.
     """
-    kind = registry.option_config("network", str(values.get("name", NetworkConfig.name)))
+    kind = registry.option_config("network", str(values.get("name")))
     if unknown := values.keys() - {field.name for field in dataclasses.fields(kind)}:
         raise VflbenchError(
             f"network={values.get('name')} has no key {', '.join(sorted(unknown))}: is its package installed?"

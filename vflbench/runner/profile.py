@@ -33,6 +33,7 @@ from torch import Tensor
 from vflbench.cards.models.split_learning import MODEL_NAMES
 from vflbench.cards.models.split_learning import Config as NetworkConfig
 from vflbench.data.tasks import AlignedPublic
+from vflbench.defaults import filled
 from vflbench.federation.delays import PARTS
 from vflbench.models import split_learning
 from vflbench.results import inventory
@@ -42,6 +43,7 @@ from vflbench.runner.rates import RATES, rates
 from vflbench.seeding import torch_stream
 from vflbench.types import Delay, Problem, VflbenchError, closest, refuse
 
+SHIPPED = filled(NetworkConfig)
 BATCHES = tuple(2**power for power in range(1, 11))
 HEADER = 24  # bytes of a batch without rows
 SERVED = (2, 4, 8)  # numbers of workers of which a parameter server is timed
@@ -54,15 +56,16 @@ class Options:
     name: str = "compute"  # of the files
     features: tuple[int, int] = (250, 250)  # columns of the active party and of a passive one
     model: str = "mlp10"  # a split-learning model, with its keys:
-    depth: int = NetworkConfig.depth
-    width: int = NetworkConfig.width
-    embedding: int = NetworkConfig.embedding
-    top_width: int = NetworkConfig.top_width
+    depth: int = SHIPPED.depth
+    width: int = SHIPPED.width
+    embedding: int = SHIPPED.embedding
+    top_width: int = SHIPPED.top_width
     repetitions: int = 15  # of every timing
 
     def network(self) -> NetworkConfig:
         """The keys of the model."""
-        return NetworkConfig(self.model, self.depth, self.width, self.embedding, self.top_width)
+        sizes = {"depth": self.depth, "width": self.width, "embedding": self.embedding, "top_width": self.top_width}
+        return filled(NetworkConfig, name=self.model, **sizes)
 
 
 def parse(words: Sequence[str]) -> Options:

@@ -14,6 +14,7 @@ from scipy.optimize import nnls
 
 from vflbench.cards.models.split_learning import Config as NetworkConfig
 from vflbench.data.tasks import AlignedPublic
+from vflbench.defaults import filled
 from vflbench.federation import work
 from vflbench.federation.work import Work
 from vflbench.models import split_learning
@@ -51,7 +52,7 @@ def fitted(works: list[Work], seconds: np.ndarray) -> dict[str, float]:
 
 def _steps(width: int, batch: int) -> list[Callable[[], Any]]:
     """What a passive and an active worker do with a batch: embed, go back and step, learn."""
-    config, generator = NetworkConfig(width=width), torch_stream(0, "profile")
+    config, generator = filled(NetworkConfig, width=width), torch_stream(0, "profile")
     labels = np.arange(batch) % 2
     public = AlignedPublic(batch, parties=2, classes=2, owner=0)
     passive = split_learning.Passive(config, (width,), generator)

@@ -36,6 +36,7 @@ from vflbench.cards.algorithms.gossip.choco_sgd import Config
 from vflbench.cards.federation.codecs.int8 import Config as Int8
 from vflbench.cards.federation.codecs.topk import Config as TopK
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
+from vflbench.defaults import filled
 from vflbench.federation.codecs import int8, topk
 from vflbench.federation.party import Party, PartySpec
 from vflbench.types import RunConfig
@@ -52,7 +53,7 @@ class Compressor:
     def __init__(self, cfg: Config, sizes: list[int], rng: np.random.Generator) -> None:
         self.kind, self.sizes, self.rng = cfg.compression, sizes, rng
         self.module: Any = {"topk": topk, "int8": int8}.get(self.kind)
-        self.keys = TopK(fraction=cfg.fraction) if self.kind == "topk" else Int8()
+        self.keys = filled(TopK, fraction=cfg.fraction) if self.kind == "topk" else filled(Int8)
 
     def encode(self, change: Tensor) -> tuple[Tensor, ...]:
         """What is sent of a change (D,)."""

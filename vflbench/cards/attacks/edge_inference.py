@@ -1,17 +1,17 @@
 """Edges inferred from ids or embeddings."""
 
-from dataclasses import dataclass
 from typing import Literal
 
+from vflbench.defaults import from_conf
 from vflbench.types import Count, OptionInfo
 
 OPTIONS = (OptionInfo("edge_inference", "the server infers edges from sampled node ids, or from embeddings"),)
 
 
-@dataclass
+@from_conf()
 class Config:
     """Keys of edge_inference."""
 
-    name: str = "edge_inference"
-    source: Literal["ids", "embeddings"] = "ids"  # what is read: sampled node ids | rows of embeddings
-    rows: Count = 1000  # attacked nodes of each client, drawn at random
+    name: str
+    source: Literal["ids", "embeddings"]
+    rows: Count

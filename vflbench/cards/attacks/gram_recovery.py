@@ -1,15 +1,14 @@
 """Rows recovered from svfl's search for a step size."""
 
-from dataclasses import dataclass
-
+from vflbench.defaults import from_conf
 from vflbench.types import Count, OptionInfo
 
 OPTIONS = (OptionInfo("gram_recovery", "the server recovers a client's rows from svfl's search for a step size"),)
 
 
-@dataclass
+@from_conf()
 class Config:
     """Keys of gram_recovery."""
 
-    name: str = "gram_recovery"
-    aux_rows: Count = 20  # rows of each client that the server knows, drawn at random
+    name: str
+    aux_rows: Count

@@ -1,15 +1,14 @@
 """Shares of classes read from gradients."""
 
-from dataclasses import dataclass
-
+from vflbench.defaults import from_conf
 from vflbench.types import Count, OptionInfo
 
 OPTIONS = (OptionInfo("label_histogram", "a worker reads the others' shares of classes from their first gradients"),)
 
 
-@dataclass
+@from_conf()
 class Config:
     """Keys of label_histogram."""
 
-    name: str = "label_histogram"
-    steps: Count = 3  # first gradients of each worker that count
+    name: str
+    steps: Count

@@ -1,15 +1,14 @@
 """Labels read from residuals."""
 
-from dataclasses import dataclass
-
+from vflbench.defaults import from_conf
 from vflbench.types import Count, OptionInfo
 
 OPTIONS = (OptionInfo("residual_labels", "a table's owner reads labels from the first residual that it receives"),)
 
 
-@dataclass
+@from_conf()
 class Config:
     """Keys of residual_labels."""
 
-    name: str = "residual_labels"
-    rounds: Count = 3  # residuals whose correlation with the sums of labels is told
+    name: str
+    rounds: Count

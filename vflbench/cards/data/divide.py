@@ -3,23 +3,24 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from vflbench.defaults import from_conf
 from vflbench.types import Positive, Range
 
 
-@dataclass
+@from_conf("dataset/citeseer")
 class Division:
     """The keys of a data set that say which part of a graph each party has."""
 
-    keep_edges: Annotated[float, Range(at_least=0, at_most=1)] = 0.8  # each client has an edge with this probability
-    normalize_features: bool = False  # rows of each client's block scaled to sum 1
+    keep_edges: Annotated[float, Range(at_least=0, at_most=1)]
+    normalize_features: bool
 
 
-@dataclass
+@from_conf("dataset/bank")
 class Sharding:
     """The keys of a data set that say how its rows are dealt to workers (layout sharded)."""
 
-    sharding: Literal["iid", "dirichlet"] = "iid"  # iid (equal random parts) | dirichlet (label skew)
-    dirichlet_alpha: Positive = 0.5  # sharding=dirichlet: the smaller, the fewer classes a worker has
+    sharding: Literal["iid", "dirichlet"]
+    dirichlet_alpha: Positive
 
 
 @dataclass(frozen=True)
@@ -30,16 +31,14 @@ class Plan:
     stratified: bool = False  #: each class is divided by itself
 
 
-@dataclass
+@from_conf("dataset/sql")
 class SplitKeys:
     """The keys of the user's own tables that say how rows are divided."""
 
-    # random: rows | group: entities | time: the earliest rows train, the latest are for testing
-    split: Literal["random", "time", "group"] = "random"
-    stratify: Literal["auto", "none"] = "auto"  # auto: of a classification, each part gets rows of each class
-    time: str | None = None  # split=time: the column with the time of a row, in the labels' table; never a feature
-    # split=group or time: the column that says whose row it is (a patient): no entity is in two parts; never a feature
-    entity: str | None = None
+    split: Literal["random", "time", "group"]
+    stratify: Literal["auto", "none"]
+    time: str | None
+    entity: str | None
 
 
 def plan(keys: SplitKeys, classes: bool) -> Plan:

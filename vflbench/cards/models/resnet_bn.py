@@ -1,16 +1,15 @@
 """ResNet with batch normalisation."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from vflbench.cards.models import resnet
+from vflbench.defaults import from_conf
 
 MODEL_NAMES = ("resnet_bn",)
 
 
-@dataclass
+@from_conf()
 class Config(resnet.Config):
     """Keys of resnet_bn."""
 
-    name: str = "resnet_bn"
-    norm: Literal["batch"] = "batch"  # type: ignore[assignment]  # batch; groups of channels: model=resnet
+    norm: Literal["batch"]  # type: ignore[assignment]

@@ -1,9 +1,9 @@
 """DP-SGD."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from vflbench.cards.privacy import keys
+from vflbench.defaults import from_conf
 from vflbench.types import OptionInfo
 
 OPTIONS = (
@@ -12,11 +12,10 @@ OPTIONS = (
 SEARCH = keys.CLIP
 
 
-@dataclass
+@from_conf()
 class Config(keys.Gradients):
     """Keys of dp_sgd."""
 
-    name: str = "dp_sgd"
-    accountant: Literal["rdp", "prv", "gdp"] = "rdp"  # of whole rows; a centralized method's full batches: exact
-    # on sharded rows: what is clipped: every example's gradient | the whole batch's
-    clip_unit: Literal["example", "batch"] = "example"
+    name: str
+    accountant: Literal["rdp", "prv", "gdp"]
+    clip_unit: Literal["example", "batch"]

@@ -1,10 +1,10 @@
 """Randomised response on edges."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from vflbench.cards.privacy import keys
 from vflbench.cards.privacy.keys import SEARCH_END
+from vflbench.defaults import from_conf
 from vflbench.types import OptionInfo, Positive, Range
 
 OPTIONS = (
@@ -17,11 +17,10 @@ OPTIONS = (
 SEARCH = keys.CLIP
 
 
-@dataclass
+@from_conf()
 class Config(keys.Budget):
     """Keys of edge_rr; `epsilon` is that of an edge."""
 
-    name: str = "edge_rr"
-    # of all releases of a row together, by gaussian_embedding; inf: clipped; null: rows are sent as they are
-    row_epsilon: Annotated[float, Range(above=0, at_most=SEARCH_END, infinite=True)] | None = None
-    clip: Positive = 1.0  # row_epsilon: largest L2 norm of a row
+    name: str
+    row_epsilon: Annotated[float, Range(above=0, at_most=SEARCH_END, infinite=True)] | None
+    clip: Positive

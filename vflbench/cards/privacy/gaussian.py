@@ -1,9 +1,9 @@
 """Gaussian noise on representations: `gaussian_embedding`."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from vflbench.cards.privacy import keys
+from vflbench.defaults import from_conf
 from vflbench.types import OptionInfo, Range
 
 OPTIONS = (
@@ -16,12 +16,11 @@ OPTIONS = (
 SEARCH = keys.CLIP
 
 
-@dataclass
+@from_conf()
 class Config(keys.Released):
     """Keys of gaussian_embedding."""
 
-    name: str = "gaussian_embedding"
-    neighbouring: Literal["replace_one", "add_remove"] = "replace_one"
-    serving: keys.Serving = "clean"
-    # share of the released rows whose releases all get noise of their own; the others repeat what they have sent
-    release_quantile: Annotated[float, Range(above=0, at_most=1)] = 1.0
+    name: str
+    neighbouring: Literal["replace_one", "add_remove"]
+    serving: keys.Serving
+    release_quantile: Annotated[float, Range(above=0, at_most=1)]

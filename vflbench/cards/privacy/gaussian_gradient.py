@@ -1,8 +1,7 @@
 """Gaussian noise on gradient rows."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.privacy import keys
+from vflbench.defaults import from_conf
 from vflbench.types import OptionInfo
 
 OPTIONS = (
@@ -15,8 +14,8 @@ OPTIONS = (
 SEARCH = keys.CLIP
 
 
-@dataclass
+@from_conf()
 class Config(keys.Released):
     """Keys of gaussian_gradient."""
 
-    name: str = "gaussian_gradient"
+    name: str

@@ -1,9 +1,9 @@
 """Gaussian noise on embeddings, in mu-GDP: `gdp_embedding`."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from vflbench.cards.privacy import keys
+from vflbench.defaults import from_conf
 from vflbench.types import OptionInfo
 
 OPTIONS = (
@@ -16,10 +16,10 @@ OPTIONS = (
 SEARCH = keys.CLIP
 
 
-@dataclass
+@from_conf()
 class Config(keys.Released):
     """Keys of gdp_embedding."""
 
-    name: str = "gdp_embedding"
-    serving: keys.Serving = "clean"
-    calibration: Literal["guaranteed", "paper"] = "guaranteed"  # how a target becomes noise
+    name: str
+    serving: keys.Serving
+    calibration: Literal["guaranteed", "paper"]

@@ -1,9 +1,9 @@
 """Randomised response on bin numbers."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from vflbench.cards.privacy import keys
+from vflbench.defaults import from_conf
 from vflbench.types import OptionInfo, Range
 
 OPTIONS = (
@@ -11,11 +11,10 @@ OPTIONS = (
 )
 
 
-@dataclass
+@from_conf()
 class Config(keys.Budget):
     """Keys of rr_bins."""
 
-    name: str = "rr_bins"
-    # of a cell, instead of epsilon, which is a row's: the sum over its columns
-    cell_epsilon: Annotated[float, Range(above=0, at_most=100)] | None = None
-    serving: keys.Serving = "clean"
+    name: str
+    cell_epsilon: Annotated[float, Range(above=0, at_most=100)] | None
+    serving: keys.Serving

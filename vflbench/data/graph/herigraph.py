@@ -31,6 +31,7 @@ from vflbench.data.readers import csv_files
 from vflbench.data.readers.untrusted import load_npy, load_npz, load_sparse
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import GraphTask
+from vflbench.defaults import filled
 from vflbench.seeding import stream
 from vflbench.types import DataError, Problem, refuse
 
@@ -155,7 +156,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     graph = RawGraph(held["features"], held["edges"], held["labels"], CLASSES)
     edges, ends = tuple(held[own] for own in GRAPHS), np.cumsum([len(block) for block in BLOCKS])
     splits = partition.fraction_split(graph.labels, CLASSES, config.train, config.test, seed)
-    how = Division(normalize_features=config.normalize_features)
+    how = filled(Division, normalize_features=config.normalize_features)
     blocks = tuple(np.split(np.arange(ends[-1]), ends[:-1]))
     return partition.divide(name, graph, splits, source, how, parties=parties, seed=seed, blocks=blocks, edges=edges)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from vflbench.defaults import filled
 from vflbench.federation.clock import ComputeClock
 from vflbench.federation.ledger import MARK, Ledger, trace_row
 from vflbench.federation.links import Link
@@ -38,14 +39,14 @@ class Runtime:
     # called with (party, its time, bytes since its last boundary) when a party has finished a round
     on_boundary: Callable[[Member, float, int], None]
     _: KW_ONLY
-    network: NetworkConfig = field(default_factory=lambda: NetworkConfig("ideal"))  # links and timing rule
+    network: NetworkConfig = field(default_factory=lambda: filled(NetworkConfig, name="ideal"))  # links and timing rule
     connected: Callable[[str, str], bool] = lambda a, b: True  # the topology, as `neighbours`
     neighbours: Callable[[str], tuple[str, ...]] | None = None
     rounds: int = 1  # this, `eval_every`, `seed` and `device` as in the run's configuration
     eval_every: int = 1
     seed: int = 0
     device: str = "cpu"
-    clock: ComputeClock = field(default_factory=lambda: ComputeClock("none", ComputeConfig()))
+    clock: ComputeClock = field(default_factory=lambda: ComputeClock("none", filled(ComputeConfig)))
     window: int = 1  # how many rounds a party may run ahead of the slowest; it costs no virtual time
     on_report: Callable[[str, int, dict[str, Any]], None] | None = None  # called with (party, round, values)
     checkpoint_every: int | None = None  # parties record themselves in a cut every so many rounds

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from vflbench.defaults import filled
 from vflbench.federation.engine import Engine
 from vflbench.federation.party import RUNNING, PartySpec
 from vflbench.federation.runtime.core import Runtime
@@ -44,7 +45,7 @@ class SimulatedEngine(Engine):
         resume_from: Cut | None = None,
         **options: Any,
     ) -> None:
-        network = network or NetworkConfig("ideal")
+        network = network or filled(NetworkConfig, name="ideal")
         super().__init__(on_round=on_round, checkpoint_every=checkpoint_every, on_cut=on_cut, resume_from=resume_from)
         # round -> [parties that finished it, bytes, latest clock, earliest clock]
         self._open_rounds: dict[int, list[float]] = {}

@@ -1,9 +1,8 @@
 """All-reduce SGD."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms.gossip import exposes, shared
 from vflbench.cards.algorithms.gossip.shared import WorkerKeys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Implied, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -40,8 +39,6 @@ EXPOSES = (
 SEARCH = shared.SEARCH
 
 
-@dataclass
+@from_conf()
 class Config(WorkerKeys):
     """Keys of all-reduce SGD."""
-
-    name: str = "allreduce_sgd"

@@ -1,8 +1,7 @@
 """SGD on all rows in one place."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms.gossip import shared
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
 ALGORITHM = AlgorithmInfo(
@@ -21,8 +20,6 @@ EXPOSES = ()
 SEARCH = shared.SEARCH
 
 
-@dataclass
+@from_conf()
 class Config(shared.Keys):
     """Keys of centralized SGD."""
-
-    name: str = "centralized_sgd"

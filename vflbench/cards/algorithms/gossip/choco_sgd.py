@@ -1,10 +1,10 @@
 """CHOCO-SGD."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from vflbench.cards.algorithms.gossip import exposes, shared
 from vflbench.cards.algorithms.gossip.shared import AveragingKeys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval, Range, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -31,12 +31,11 @@ SEARCH = {
 }
 
 
-@dataclass
+@from_conf()
 class Config(AveragingKeys):
     """Keys of CHOCO-SGD."""
 
-    name: str = "choco_sgd"
-    compression: Literal["none", "topk", "int8", "sign"] = "sign"  # Q
-    fraction: Annotated[float, Range(above=0, at_most=1)] = 0.01  # compression=topk: share of the entries
-    gamma: Annotated[float, Range(above=0, at_most=1)] = 0.5  # step towards the neighbours; must suit the compression
-    local_steps: Count = 1  # steps for one exchange
+    compression: Literal["none", "topk", "int8", "sign"]
+    fraction: Annotated[float, Range(above=0, at_most=1)]
+    gamma: Annotated[float, Range(above=0, at_most=1)]
+    local_steps: Count

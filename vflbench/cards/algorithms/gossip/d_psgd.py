@@ -1,11 +1,11 @@
 """D-PSGD."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.gossip import exposes, shared
 from vflbench.cards.algorithms.gossip.shared import AveragingKeys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -28,10 +28,8 @@ EXPOSES = (
 SEARCH = {**shared.SEARCH, "algorithm.mixing": ("parallel", "after"), **codecs.ROUNDING}
 
 
-@dataclass
+@from_conf()
 class Config(AveragingKeys):
     """Keys of D-PSGD."""
 
-    name: str = "d_psgd"
-    # models are averaged beside (the paper) | after the gradient step
-    mixing: Literal["parallel", "after"] = "parallel"
+    mixing: Literal["parallel", "after"]

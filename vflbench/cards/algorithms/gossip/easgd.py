@@ -1,10 +1,9 @@
 """EASGD, elastic averaging."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.gossip import exposes, shared
 from vflbench.cards.algorithms.gossip.shared import WorkerKeys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Problem, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -31,13 +30,12 @@ SEARCH = {
 }
 
 
-@dataclass
+@from_conf()
 class Config(WorkerKeys):
     """Keys of EASGD."""
 
-    name: str = "easgd"
-    local_steps: int = 1  # tau: iterations per exchange with the server
-    beta: float = 0.9  # m alpha, below 2 m / (m + 1)
+    local_steps: int
+    beta: float
 
 
 def check(config: RunConfig) -> list[Problem]:

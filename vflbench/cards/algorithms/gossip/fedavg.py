@@ -1,10 +1,10 @@
 """FedAvg."""
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.gossip import exposes, shared
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval, Positive, Range, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -35,21 +35,20 @@ SEARCH = {
 }
 
 
-@dataclass
+@from_conf()
 class Config:
     """Keys of FedAvg."""
 
-    name: str = "fedavg"
-    workers: Count = 5  # K
-    # C: share of the workers that is sampled in each round; at least one worker
-    fraction: Annotated[float, Range(above=0, at_most=1)] = 0.4
-    local_epochs: Count = 1  # E: passes of a sampled worker over its own rows
-    local_steps: Count | None = None  # H: steps of a sampled worker, in place of local_epochs
-    batch_size: Count = 32  # B
-    lr: Positive = 0.1  # eta
-    weight_decay: Annotated[float, Range(at_least=0)] = 0.0001  # L2
-    server_lr: Annotated[float, Range(at_least=0)] = 1.0  # of the mean difference; 0 changes nothing
-    server_momentum: Annotated[float, Range(at_least=0, below=1)] = 0.0  # beta; 0: FedAvg
-    prox: Annotated[float, Range(at_least=0)] = 0.0  # mu, which holds a worker's model near the server's; 0: FedAvg
-    default_rounds: Count = 20
+    name: str
+    workers: Count
+    fraction: Annotated[float, Range(above=0, at_most=1)]
+    local_epochs: Count
+    local_steps: Count | None
+    batch_size: Count
+    lr: Positive
+    weight_decay: Annotated[float, Range(at_least=0)]
+    server_lr: Annotated[float, Range(at_least=0)]
+    server_momentum: Annotated[float, Range(at_least=0, below=1)]
+    prox: Annotated[float, Range(at_least=0)]
+    default_rounds: Count
     rounds_per_epoch: ClassVar[int] = 1  # no key: LocalSgd's `begin` is one local epoch

@@ -1,11 +1,11 @@
 """FedBuff."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.gossip import exposes, shared
 from vflbench.cards.algorithms.gossip.shared import WorkerKeys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval, Positive, Range, Sent, Tolerates
 
 ALGORITHM = AlgorithmInfo(
@@ -34,18 +34,15 @@ SEARCH = {
 }
 
 
-@dataclass
+@from_conf()
 class Config(WorkerKeys):
     """Keys of FedBuff."""
 
-    name: str = "fedbuff"
-    buffer: Count = 2  # K: updates for one step of the server
-    # share of the workers that train at a time; at least one worker
-    concurrency: Annotated[float, Range(above=0, at_most=1)] = 0.4
-    local_epochs: Positive = 1.0  # a worker's passes from a model to its update, over the rows of the mean worker
-    server_lr: Positive = 1.0  # eta_g
-    # privacy=dp_sgd: a worker's updates at most, over the mean worker's
-    uneven: Annotated[float, Range(at_least=1)] = 1.0
+    buffer: Count
+    concurrency: Annotated[float, Range(above=0, at_most=1)]
+    local_epochs: Positive
+    server_lr: Positive
+    uneven: Annotated[float, Range(at_least=1)]
 
 
 check = shared.check_causal

@@ -1,11 +1,11 @@
 """LEASGD."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.gossip import exposes, shared
 from vflbench.cards.algorithms.gossip.shared import WorkerKeys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval, Positive, Problem, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -41,24 +41,19 @@ SEARCH = {
 }
 
 
-@dataclass
+@from_conf()
 class Config(WorkerKeys):
     """Keys of LEASGD."""
 
-    name: str = "leasgd"
-    # matching (pairs of a leader and a follower) | star (all but one lead)
-    mode: Literal["matching", "star"] = "matching"
-    local_steps: int = 1  # tau: iterations per elastic exchange
-    recategorise_every: Count = 10  # k: exchanges per recategorisation
-    # which loss decides who leads; random: none, whether ranks matter; null: noisy with privacy=dp_sgd, else running
-    ranking: Literal["running", "validation", "noisy", "random"] | None = None
-    validation_fraction: float = 0.1  # ranking=validation: share of a worker's rows that it does not train on
-    # ranking=noisy: what all losses that a worker sends may spend; null: an eighth of privacy.epsilon
-    ranking_epsilon: Positive | None = None
-    ranking_clip: Positive = 4.0  # ranking=noisy: largest loss of one example; larger ones count as this
-    # elastic step eta rho; null: 0.5, with mode=star 0.9 / (m - 1)
-    alpha: Annotated[float, Range(at_least=0)] | None = None
-    rho: Annotated[float, Range(at_least=0)] | None = None  # elastic factor, instead of alpha
+    mode: Literal["matching", "star"]
+    local_steps: int
+    recategorise_every: Count
+    ranking: Literal["running", "validation", "noisy", "random"] | None
+    validation_fraction: float
+    ranking_epsilon: Positive | None
+    ranking_clip: Positive
+    alpha: Annotated[float, Range(at_least=0)] | None
+    rho: Annotated[float, Range(at_least=0)] | None
 
 
 def check(config: RunConfig) -> list[Problem]:

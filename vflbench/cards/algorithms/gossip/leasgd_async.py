@@ -1,11 +1,11 @@
 """LEASGD without rounds."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.gossip import exposes, shared
 from vflbench.cards.algorithms.gossip.shared import WorkerKeys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Interval, Positive, Problem, Range, RunConfig, Sent, Tolerates
 
 ALGORITHM = AlgorithmInfo(
@@ -37,15 +37,14 @@ SEARCH = {
 }
 
 
-@dataclass
+@from_conf()
 class Config(WorkerKeys):
     """Keys of asynchronous LEASGD."""
 
-    name: str = "leasgd_async"
-    interval: Positive = 0.5  # seconds between two wake-ups of a worker of rate 1, on average
-    spread: float = 0.5  # rates lie between 1 - spread and 1 + spread
-    alpha: Annotated[float, Range(at_least=0)] = 0.5  # elastic step eta rho
-    partners: Literal["ranked", "random"] = "ranked"  # one of the other pool | any (with alpha = 0.5 AD-PSGD)
+    interval: Positive
+    spread: float
+    alpha: Annotated[float, Range(at_least=0)]
+    partners: Literal["ranked", "random"]
 
 
 def check(config: RunConfig) -> list[Problem]:

@@ -1,8 +1,7 @@
 """SGD of every worker alone."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms.gossip import exposes, shared
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
 ALGORITHM = AlgorithmInfo(
@@ -19,8 +18,6 @@ EXPOSES = exposes.SETUP
 SEARCH = shared.SEARCH
 
 
-@dataclass
+@from_conf()
 class Config(shared.WorkerKeys):
     """Keys of local SGD."""
-
-    name: str = "local_sgd"

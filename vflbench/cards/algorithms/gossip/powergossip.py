@@ -1,9 +1,8 @@
 """PowerGossip."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms.gossip import exposes, shared
 from vflbench.cards.algorithms.gossip.shared import AveragingKeys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -33,10 +32,9 @@ SEARCH = {
 }
 
 
-@dataclass
+@from_conf()
 class Config(AveragingKeys):
     """Keys of PowerGossip."""
 
-    name: str = "powergossip"
-    rank: Count = 1  # columns of V; at most as many as a matrix has rows or columns
-    local_steps: Count = 1  # steps for one exchange
+    rank: Count
+    local_steps: Count

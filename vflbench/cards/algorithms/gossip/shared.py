@@ -1,8 +1,8 @@
 """What the cards of methods on rows of each worker's own share: facts, keys and rules."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from vflbench.defaults import from_conf
 from vflbench.types import Count, Interval, Problem, Range, RunConfig
 
 FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
@@ -21,31 +21,30 @@ LOCAL_STEPS = Interval(1, 50, log=True, int=True)  # searched between two pulls
 SHARE = Interval(0.2, 1.0, least=0.05, most=1.0)  # searched: of the workers
 
 
-@dataclass
+@from_conf("algorithm/allreduce_sgd")
 class Keys:
     """Keys of all methods with local SGD."""
 
-    name: str = ""
-    batch_size: int = 32  # rows of a worker's batch
-    lr: float = 0.1  # eta: learning rate
-    weight_decay: Annotated[float, Range(at_least=0)] = 1e-4  # L2
-    rounds_per_epoch: Count = 1  # rounds (and evaluations) in a pass over the data
-    default_rounds: Count = 8  # epochs, where epochs and rounds are null
+    name: str
+    batch_size: int
+    lr: float
+    weight_decay: Annotated[float, Range(at_least=0)]
+    rounds_per_epoch: Count
+    default_rounds: Count
 
 
-@dataclass
+@from_conf("algorithm/allreduce_sgd")
 class WorkerKeys(Keys):
     """Keys of methods with several workers."""
 
-    workers: int = 5  # m
+    workers: int
 
 
-@dataclass
+@from_conf("algorithm/choco_sgd")
 class AveragingKeys(WorkerKeys):
     """Keys of methods whose workers average with all neighbours, by the weights of a mixing matrix W."""
 
-    # W: 1 / (1 + the larger degree of the two) | 1 / (1 + the largest degree of all)
-    weights: Literal["metropolis", "uniform"] = "metropolis"
+    weights: Literal["metropolis", "uniform"]
 
 
 def check_pools(config: RunConfig) -> list[Problem]:

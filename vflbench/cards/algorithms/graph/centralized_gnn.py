@@ -1,8 +1,7 @@
 """A graph network on all data in one place."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms.graph import shared
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
 ALGORITHM = AlgorithmInfo(
@@ -25,10 +24,6 @@ SEARCH = shared.ALONE
 check = shared.check
 
 
-@dataclass
+@from_conf()
 class Config(shared.Keys):
     """Keys of the centralized baseline."""
-
-    name: str = "centralized_gnn"
-    # parties that the data set is split between before it is joined again: so the data are the other methods'
-    parties: int = 3

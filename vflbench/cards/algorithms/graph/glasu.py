@@ -1,12 +1,12 @@
 """GLASU."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.graph import exposes, shared
 from vflbench.cards.algorithms.graph.shared import AggregationKeys
-from vflbench.types import AlgorithmInfo, Count, Given, Interval, Problem, RunConfig
+from vflbench.defaults import from_conf
+from vflbench.types import AlgorithmInfo, Given, Interval, Problem, RunConfig
 
 ALGORITHM = AlgorithmInfo(
     name="glasu",
@@ -36,16 +36,13 @@ SEARCH = {
 }
 
 
-@dataclass
+@from_conf()
 class Config(AggregationKeys):
     """Keys of GLASU."""
 
-    name: str = "glasu"
-    local_steps: int = 4  # Q: updates per round; all but the first use stale parts
-    index_exchange: Literal["paper", "code"] = "paper"  # paper (K - 1 unions of ids) | code (K: the lowest level too)
-    # own | undropped (sample from the graph before edges were lost: a leak, as the released code)
-    sampling: Literal["own", "undropped"] = "own"
-    default_rounds: Count = 150  # T, where rounds is null
+    local_steps: int
+    index_exchange: Literal["paper", "code"]
+    sampling: Literal["own", "undropped"]
 
 
 def check(config: RunConfig) -> list[Problem]:

@@ -1,8 +1,7 @@
 """GLASU with exact gradients."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms.graph import exposes, shared
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
 ALGORITHM = AlgorithmInfo(
@@ -23,8 +22,6 @@ SEARCH = {**shared.STEPS, **shared.AGGREGATIONS, **shared.NETWORK}
 check = shared.check
 
 
-@dataclass
+@from_conf()
 class Config(shared.GradientKeys, shared.AggregationKeys):
     """Keys of GLASU with exact gradients."""
-
-    name: str = "glasu_exact"

@@ -1,9 +1,9 @@
 """What the cards of GLASU and its baselines share: facts, keys and the rules between them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from vflbench.defaults import from_conf
 from vflbench.types import Count, Interval, Positive, Problem, Range, RunConfig, module_of
 
 FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
@@ -23,39 +23,36 @@ NETWORK: dict[str, Any] = {"model.hidden": (16, 32, 64), **DROPOUT}  # of a clie
 ALONE: dict[str, Any] = {**STEPS, "model.hidden": (32, 64, 128), **DROPOUT}  # of methods that train without others
 
 
-@dataclass
+@from_conf("algorithm/centralized_gnn")
 class Keys:
     """Keys of all methods on graphs."""
 
-    name: str = ""
-    parties: int = 3  # M: clients; the features are split between them
-    layers: int = 4  # L
-    fanout: Count | None = 3  # F: neighbours sampled per node and layer; null: all
-    batch_size: int = 16  # S: training nodes per round
-    optimizer: Literal["adam", "sgd"] = "adam"  # adam | sgd
-    lr: float = 0.01  # learning rate
-    weight_decay: Annotated[float, Range(at_least=0)] = 5e-4  # L2, on all parameters
-    # cosine (to 0 over the run) | step (a quarter after each 3/8 of the run, as the released code) | none
-    schedule: Literal["cosine", "step", "none"] = "cosine"
-    default_rounds: Count = 250  # T, where rounds is null
+    name: str
+    parties: int
+    layers: int
+    fanout: Count | None
+    batch_size: int
+    optimizer: Literal["adam", "sgd"]
+    lr: float
+    weight_decay: Annotated[float, Range(at_least=0)]
+    schedule: Literal["cosine", "step", "none"]
+    default_rounds: Count
 
 
-@dataclass
+@from_conf("algorithm/glasu_exact")
 class AggregationKeys(Keys):
     """Keys of methods that choose the layers after which they aggregate."""
 
-    aggregations: int = 2  # K: the representations are aggregated after the last layer of each of K equal blocks
-    aggregation_layers: list[int] | None = None  # the set I itself, counted from 0, instead of aggregations
-    aggregate: Literal["avg", "cat"] = "avg"  # avg | cat
+    aggregations: int
+    aggregation_layers: list[int] | None
+    aggregate: Literal["avg", "cat"]
 
 
-@dataclass
+@from_conf("algorithm/glasu_exact")
 class GradientKeys:
     """Keys of methods that send gradients."""
 
-    # with noise: largest L2 norm of a row of a gradient that is sent; null: privacy.clip / batch_size, as a loss is a
-    # mean over the batch
-    gradient_clip: Positive | None = None
+    gradient_clip: Positive | None
 
 
 def check(config: RunConfig) -> list[Problem]:

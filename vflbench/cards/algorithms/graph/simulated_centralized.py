@@ -1,9 +1,9 @@
 """GLASU's simulated-centralized baseline."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from vflbench.cards.algorithms.graph import exposes, shared
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
 ALGORITHM = AlgorithmInfo(
@@ -26,9 +26,8 @@ SEARCH = {**shared.STEPS, **shared.NETWORK}
 check = shared.check
 
 
-@dataclass
+@from_conf()
 class Config(shared.GradientKeys, shared.Keys):
     """Keys of the simulated-centralized baseline."""
 
-    name: str = "simulated_centralized"
-    aggregate: Literal["avg", "cat"] = "avg"  # avg | cat
+    aggregate: Literal["avg", "cat"]

@@ -1,9 +1,8 @@
 """A graph network of every client alone."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms.graph import shared
-from vflbench.types import AlgorithmInfo, Count
+from vflbench.defaults import from_conf
+from vflbench.types import AlgorithmInfo
 
 ALGORITHM = AlgorithmInfo(
     name="standalone_gnn",
@@ -24,9 +23,6 @@ SEARCH = shared.ALONE
 check = shared.check
 
 
-@dataclass
+@from_conf()
 class Config(shared.Keys):
     """Keys of the standalone baseline."""
-
-    name: str = "standalone_gnn"
-    default_rounds: Count = 500  # T, where rounds is null

@@ -1,9 +1,8 @@
 """SGD on the join in one place."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms.joins import shared
 from vflbench.cards.algorithms.joins.shared import Keys, PartyKeys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
 ALGORITHM = AlgorithmInfo(
@@ -26,9 +25,8 @@ SEARCH = shared.SGD
 check = shared.check
 
 
-@dataclass
+@from_conf()
 class Config(Keys, PartyKeys):
     """Keys of the centralized join."""
 
-    name: str = "centralized_join"
-    batch_size: int = 10240  # B: rows of a batch
+    batch_size: int

@@ -1,10 +1,9 @@
 """Gradient descent over a join."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.joins import exposes, shared
 from vflbench.cards.algorithms.joins.shared import JoinKeys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Interval
 
 ALGORITHM = AlgorithmInfo(
@@ -28,8 +27,6 @@ SEARCH = {"algorithm.lr": Interval(0.01, 2.0, log=True), **codecs.ROUNDING}
 check = shared.check
 
 
-@dataclass
+@from_conf()
 class Config(JoinKeys):
     """Keys of GD over joins."""
-
-    name: str = "gd_join"

@@ -1,10 +1,10 @@
 """RFL-ADMM of TablePuppet, on tables in horizontal parts."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.joins import exposes, shared
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -37,10 +37,9 @@ SEARCH = {
 check = shared.check
 
 
-@dataclass
+@from_conf()
 class Config(shared.AdmmKeys, shared.PartKeys):
     """Keys of RFL-ADMM."""
 
-    name: str = "rfl_admm"
-    inner_rounds: Count = 10  # T': rounds of consensus per round
-    predict: Literal["own", "consensus"] = "own"  # what a client predicts with: its own theta | the consensus w
+    inner_rounds: Count
+    predict: Literal["own", "consensus"]

@@ -1,9 +1,8 @@
 """RFL-ADMM-V of TablePuppet."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.joins import exposes, shared
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
 ALGORITHM = AlgorithmInfo(
@@ -27,8 +26,6 @@ SEARCH = {**shared.ADMM, **codecs.ROUNDING}
 check = shared.check
 
 
-@dataclass
+@from_conf()
 class Config(shared.AdmmKeys, shared.JoinKeys):
     """Keys of RFL-ADMM-V."""
-
-    name: str = "rfl_admm_v"

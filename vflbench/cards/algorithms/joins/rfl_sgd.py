@@ -1,9 +1,8 @@
 """RFL-SGD of TablePuppet, on tables in horizontal parts."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.joins import exposes, shared
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -33,9 +32,8 @@ SEARCH = {**shared.SGD, **codecs.ROUNDING}
 check = shared.check
 
 
-@dataclass
+@from_conf()
 class Config(shared.PartKeys):
     """Keys of RFL-SGD."""
 
-    name: str = "rfl_sgd"
-    batch_size: int = 10240  # B: joined rows of a batch
+    batch_size: int

@@ -1,9 +1,8 @@
 """RFL-SGD-V of TablePuppet."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.joins import exposes, shared
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
 ALGORITHM = AlgorithmInfo(
@@ -26,9 +25,8 @@ SEARCH = {**shared.SGD, **codecs.ROUNDING}
 check = shared.check
 
 
-@dataclass
+@from_conf()
 class Config(shared.JoinKeys):
     """Keys of RFL-SGD-V."""
 
-    name: str = "rfl_sgd_v"
-    batch_size: int = 10240  # B: joined rows of a batch
+    batch_size: int

@@ -1,9 +1,9 @@
 """What the cards of methods over joins share: facts, keys and the rules between them."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from vflbench.cards.privacy.keys import trains_privately
+from vflbench.defaults import from_conf
 from vflbench.types import Count, Interval, Positive, Problem, Range, RunConfig, convex_problem
 
 FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
@@ -29,49 +29,48 @@ CONVEX = (
 )
 
 
-@dataclass
+@from_conf("algorithm/centralized_join")
 class Keys:
     """Keys of all methods over joins."""
 
-    name: str = ""
-    lr: float = 0.1  # learning rate
-    weight_decay: Annotated[float, Range(at_least=0)] = 1e-5  # beta of R = ||theta||^2 / 2
-    center_labels: bool = True  # regression: whoever trains on the labels subtracts their mean
-    default_rounds: Count = 10  # epochs, where epochs and rounds are null
+    name: str
+    lr: float
+    weight_decay: Annotated[float, Range(at_least=0)]
+    center_labels: bool
+    default_rounds: Count
 
 
-@dataclass
+@from_conf("algorithm/gd_join")
 class JoinKeys(Keys):
     """Keys of methods that join tables."""
 
-    key_hash: Literal["sha256", "none"] = "sha256"  # how join keys are handed over: sha256 | none (integers in clear)
+    key_hash: Literal["sha256", "none"]
 
 
-@dataclass
+@from_conf("algorithm/centralized_join")
 class PartyKeys:
     """Keys of methods on aligned rows."""
 
-    # organisations that one table's columns are divided between; null: 2, or one for each table of a join
-    parties: int | None = None
+    parties: int | None
 
 
-@dataclass
+@from_conf("algorithm/rfl_admm")
 class PartKeys(JoinKeys):
     """Keys of methods that take tables in horizontal parts."""
 
-    parts: int = 2  # Q_i: horizontal parts of each table, one client each, where the data set does not say
+    parts: int
 
 
-@dataclass
+@from_conf("algorithm/rfl_admm")
 class AdmmKeys(Keys):
     """Keys of methods by ADMM."""
 
-    rho: Positive = 1.0  # penalty of the ADMM (of both, where a table comes in parts)
-    solver: Literal["sgd", "exact"] = "sgd"  # update of theta: sgd | exact (linear models)
-    local_epochs: Count = 10  # solver=sgd: passes over the own rows per update
-    batch_size: int = 1024  # solver=sgd: rows of a local batch
-    proximal: bool = False  # damp the parties' simultaneous updates: with exact ones stable for any rho
-    z_solver: Literal["newton", "adam"] = "newton"  # classification: newton | adam (100 steps, as the released code)
+    rho: Positive
+    solver: Literal["sgd", "exact"]
+    local_epochs: Count
+    batch_size: int
+    proximal: bool
+    z_solver: Literal["newton", "adam"]
 
 
 def check(config: RunConfig) -> list[Problem]:

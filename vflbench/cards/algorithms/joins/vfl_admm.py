@@ -1,10 +1,9 @@
 """Vertical learning by ADMM."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.joins import exposes, shared
 from vflbench.cards.algorithms.joins.shared import AdmmKeys, PartyKeys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
 ALGORITHM = AlgorithmInfo(
@@ -32,8 +31,6 @@ SEARCH = {**shared.ADMM, **codecs.ROUNDING}
 check = shared.check
 
 
-@dataclass
+@from_conf()
 class Config(AdmmKeys, PartyKeys):
     """Keys of VFL-ADMM."""
-
-    name: str = "vfl_admm"

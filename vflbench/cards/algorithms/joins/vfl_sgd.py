@@ -1,10 +1,9 @@
 """Vertical learning by SGD, as TablePuppet compares with it."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.joins import exposes, shared
 from vflbench.cards.algorithms.joins.shared import Keys, PartyKeys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
 ALGORITHM = AlgorithmInfo(
@@ -32,9 +31,8 @@ SEARCH = {**shared.SGD, **codecs.ROUNDING}
 check = shared.check
 
 
-@dataclass
+@from_conf()
 class Config(Keys, PartyKeys):
     """Keys of VFL-SGD."""
 
-    name: str = "vfl_sgd"
-    batch_size: int = 10240  # B: rows of a batch
+    batch_size: int

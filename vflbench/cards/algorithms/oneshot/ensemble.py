@@ -1,9 +1,8 @@
 """An ensemble of clients that train alone."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms.graph import shared
-from vflbench.types import AlgorithmInfo, Count, Sent
+from vflbench.defaults import from_conf
+from vflbench.types import AlgorithmInfo, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="ensemble",
@@ -30,9 +29,6 @@ SEARCH = shared.ALONE
 check = shared.check
 
 
-@dataclass
+@from_conf()
 class Config(shared.Keys):
     """Keys of the ensemble."""
-
-    name: str = "ensemble"
-    default_rounds: Count = 500  # T, where rounds is null

@@ -1,10 +1,9 @@
 """Least squares over a join in one exchange."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from vflbench.cards.algorithms.joins import exposes
-from vflbench.cards.algorithms.joins.shared import JoinKeys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Implied, Interval, Problem, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -47,16 +46,16 @@ SEARCH = {
 }
 
 
-@dataclass
+@from_conf()
 class Config:
     """Keys of gram_once."""
 
-    name: str = "gram_once"
-    parts: Count = 1  # horizontal parts of each table, one client each, where the data set does not say
-    cross: Literal["moments", "rows"] = "moments"  # the largest table gets moments, or sends its rows as the others do
-    penalty: Annotated[float, Range(at_least=0)] = 1e-4  # lambda: L2, beside the mean of squares
-    key_hash: Literal["sha256", "none"] = JoinKeys.key_hash  # how join keys are handed over: sha256 | none (in clear)
-    default_rounds: Count = 1  # one is all: later rounds change nothing
+    name: str
+    parts: Count
+    cross: Literal["moments", "rows"]
+    penalty: Annotated[float, Range(at_least=0)]
+    key_hash: Literal["sha256", "none"]
+    default_rounds: Count
 
 
 def check(config: RunConfig) -> list[Problem]:

@@ -1,11 +1,11 @@
 """Features and edges of a graph, sent once."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.graph import exposes, shared
 from vflbench.cards.algorithms.graph.shared import Keys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Given, Implied, Interval, Range, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -46,12 +46,11 @@ SEARCH = {
 check = shared.check
 
 
-@dataclass
+@from_conf()
 class Config(Keys):
     """Keys of graph_once."""
 
-    name: str = "graph_once"
-    form: Literal["raw", "propagated"] = "raw"  # what is sent
-    hops: Annotated[int, Range(at_least=0)] = 2  # form=propagated: K, steps of propagation
-    components: Count = 16  # form=propagated: r, principal components of each client
-    head: Literal["mlp", "linear"] = "mlp"  # form=propagated: mlp (a hidden layer) | linear
+    form: Literal["raw", "propagated"]
+    hops: Annotated[int, Range(at_least=0)]
+    components: Count
+    head: Literal["mlp", "linear"]

@@ -1,10 +1,10 @@
 """Columns of passive parties, sent once."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.models.shared import IMAGES, MOST_BINS
+from vflbench.defaults import from_conf
 from vflbench.types import (
     AlgorithmInfo,
     Count,
@@ -65,25 +65,25 @@ SEARCH = {
 }
 
 
-@dataclass
+@from_conf()
 class Config:
     """Keys of send_once."""
 
-    name: str = "send_once"
-    parties: Count = 2  # organisations: the active one, which has the labels, and passive ones
-    form: Literal["bins", "raw", "pca"] = "bins"  # of the columns that are sent
-    bins: Annotated[int, Range(at_least=2, at_most=MOST_BINS)] = 32  # form=bins: the most of a column
-    components: Count = 8  # form=pca: r, principal components of each party's columns
-    learner: Literal["trees", "linear", "model"] = "trees"  # trees | linear (exact) | model (that of model=)
-    fallback: bool = True  # the active party also trains on its own columns alone, and validation chooses
-    patience: Count = 15  # iterations without a better validation metric, after which a learner stops
-    learning_rate: Positive = 0.1  # learner=trees
-    leaves: Annotated[int, Range(at_least=2)] = 31  # learner=trees: the most of a tree
-    penalty: Annotated[float, Range(at_least=0)] = 1e-4  # learner=linear: L2, beside the mean loss
-    batch_size: Count = 256  # learner=model
-    lr: Positive = 0.001  # learner=model: learning rate
-    optimizer: Literal["adam", "sgd"] = "adam"  # learner=model: adam | sgd
-    default_rounds: Count = 250  # iterations at most, where epochs and rounds are null
+    name: str
+    parties: Count
+    form: Literal["bins", "raw", "pca"]
+    bins: Annotated[int, Range(at_least=2, at_most=MOST_BINS)]
+    components: Count
+    learner: Literal["trees", "linear", "model"]
+    fallback: bool
+    patience: Count
+    learning_rate: Positive
+    leaves: Annotated[int, Range(at_least=2)]
+    penalty: Annotated[float, Range(at_least=0)]
+    batch_size: Count
+    lr: Positive
+    optimizer: Literal["adam", "sgd"]
+    default_rounds: Count
 
 
 def check(config: RunConfig) -> list[Problem]:

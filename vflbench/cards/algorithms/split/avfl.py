@@ -1,10 +1,9 @@
 """AVFL, asynchronous split learning."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.split import exposes, shared
 from vflbench.cards.algorithms.split.shared import Keys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Tolerates
 
 ALGORITHM = AlgorithmInfo(
@@ -25,9 +24,8 @@ SEARCH = {**shared.SEARCH, **codecs.ROUNDING, "algorithm.outstanding": shared.OU
 check = shared.check_asynchronous
 
 
-@dataclass
+@from_conf()
 class Config(Keys):
     """Keys of AVFL."""
 
-    name: str = "avfl"
-    outstanding: Count = 5  # batches of the passive worker that wait for their gradient, at most
+    outstanding: Count

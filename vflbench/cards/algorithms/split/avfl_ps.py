@@ -1,9 +1,8 @@
 """AVFL with parameter servers."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms.split import exposes, shared
 from vflbench.cards.algorithms.split.shared import PairKeys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Tolerates
 
 ALGORITHM = AlgorithmInfo(
@@ -27,10 +26,9 @@ SEARCH = {
 check = shared.check_asynchronous
 
 
-@dataclass
+@from_conf()
 class Config(PairKeys):
     """Keys of AVFL-PS."""
 
-    name: str = "avfl_ps"
-    outstanding: Count = 5  # batches of a passive worker that wait for their gradient, at most
-    average_every: Count | None = None  # batches of an epoch between two averages; null: at the end of an epoch
+    outstanding: Count
+    average_every: Count | None

@@ -1,12 +1,12 @@
 """Hetero-LR."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.split import exposes, shared
 from vflbench.cards.algorithms.split.shared import Keys
-from vflbench.types import AlgorithmInfo, Count, Implied, Interval, Problem, Range, RunConfig, Sent
+from vflbench.defaults import from_conf
+from vflbench.types import AlgorithmInfo, Implied, Interval, Problem, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="hetero_lr",
@@ -75,15 +75,12 @@ SEARCH = {
 }
 
 
-@dataclass
+@from_conf()
 class Config(Keys):
     """Keys of Hetero-LR."""
 
-    name: str = "hetero_lr"
-    lr: float = 0.01  # learning rate
-    alpha: Annotated[float, Range(at_least=0)] = 0.0  # weight of ||w||^2 / 2
-    gradient: Literal["exact", "taylor"] | None = None  # of the logistic loss; null: exact, under encryption taylor
-    default_rounds: Count = 15  # epochs, where epochs and rounds are null
+    alpha: Annotated[float, Range(at_least=0)]
+    gradient: Literal["exact", "taylor"] | None
 
 
 def check(config: RunConfig) -> list[Problem]:

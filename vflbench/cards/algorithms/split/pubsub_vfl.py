@@ -1,10 +1,10 @@
 """PubSub-VFL."""
 
-from dataclasses import dataclass, field
 from typing import Literal
 
 from vflbench.cards.algorithms.split import exposes, shared
 from vflbench.cards.algorithms.split.shared import Keys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval, Positive, Problem, RunConfig, Sent, Tolerates
 
 ALGORITHM = AlgorithmInfo(
@@ -44,29 +44,24 @@ SEARCH = {
 }
 
 
-@dataclass
+@from_conf()
 class Config(Keys):
     """Keys of PubSub-VFL."""
 
-    name: str = "pubsub_vfl"
-    workers: int = 8  # w_a: workers of the active party
-    passive_workers: Count | None = 10  # w_p: workers of each passive party; null: as many as the active one has
-    embedding_capacity: Count = 5  # p: messages that a batch's embedding channel holds
-    gradient_capacity: Count = 5  # q: messages that a batch's gradient channel holds
-    outstanding: Count = 5  # batches of a passive worker that wait for their gradient, at most
-    deadline: Positive | None = 10.0  # T_ddl: seconds that a subscriber waits; null: for ever
-    # of replicas: by equation 5 | every epoch | at the end only
-    aggregation: Literal["semi_async", "every_epoch", "never"] = "semi_async"
-    interval: Count = 5  # DeltaT_0: semi_async: the interval that equation 5 grows to, epochs
-    average_every: Count | None = None  # steps of a party between two averages; null: only at the ends of epochs
-    # probability that a worker loses a task, and what it waits for: to see what a crash costs
-    failure_rate: float = 0.0
-    # of workers and batch: epoch (least time to target) | paper (literal objective)
-    planner: Literal["none", "epoch", "paper"] = "none"
-    worker_range: list[int] = field(default_factory=lambda: [2, 50])  # planner: of each party
-    batch_sizes: list[int] = field(default_factory=lambda: [16, 32, 64, 128, 256, 512, 1024])  # planner
-    # planner: of each party Mem_max, Mem_0, rho, chi (equation 13); [] no bound
-    memory: list[list[float]] = field(default_factory=list)
+    workers: int
+    passive_workers: Count | None
+    embedding_capacity: Count
+    gradient_capacity: Count
+    outstanding: Count
+    deadline: Positive | None
+    aggregation: Literal["semi_async", "every_epoch", "never"]
+    interval: Count
+    average_every: Count | None
+    failure_rate: float
+    planner: Literal["none", "epoch", "paper"]
+    worker_range: list[int]
+    batch_sizes: list[int]
+    memory: list[list[float]]
 
 
 def check(config: RunConfig) -> list[Problem]:

@@ -1,10 +1,10 @@
 """SecureBoost."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from vflbench.cards.algorithms.split import exposes, shared
 from vflbench.cards.models.shared import MOST_BINS
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Implied, Interval, Positive, Problem, Range, RunConfig, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -54,25 +54,25 @@ SEARCH = {
 }
 
 
-@dataclass
+@from_conf()
 class Config:
     """Keys of SecureBoost."""
 
-    name: str = "secureboost"
-    parties: Count = 2  # organisations: the active one, which has the labels, and passive ones
-    depth: Annotated[int, Range(at_least=1, at_most=12)] = 5  # levels of splits
-    bins: Annotated[int, Range(at_least=2, at_most=MOST_BINS)] = 32  # the most of a column
-    learning_rate: Positive = 0.3
-    l2: Annotated[float, Range(at_least=0)] = 1.0  # lambda: penalty of a leaf's value
-    min_child_weight: Annotated[float, Range(at_least=0)] = 1.0  # the least H of a child
-    first_tree: Literal["all", "active"] = "all"  # who grows the first tree, whose nodes tell most about labels
-    goss: bool = False  # a tree is grown from a sample of the rows, by their gradients
-    top_rate: Annotated[float, Range(at_least=0, at_most=1)] = 0.2  # goss: share of rows with the largest gradients
-    other_rate: Annotated[float, Range(at_least=0, at_most=1)] = 0.1  # goss: share of all rows, drawn from the others
-    packing: bool = True  # paillier: g and h in one ciphertext
-    subtraction: bool = True  # of two children the smaller one's histogram is sent
-    compression: bool = True  # paillier, with packing: several bins in one ciphertext
-    default_rounds: Count = 60  # trees (of each class), where epochs and rounds are null
+    name: str
+    parties: Count
+    depth: Annotated[int, Range(at_least=1, at_most=12)]
+    bins: Annotated[int, Range(at_least=2, at_most=MOST_BINS)]
+    learning_rate: Positive
+    l2: Annotated[float, Range(at_least=0)]
+    min_child_weight: Annotated[float, Range(at_least=0)]
+    first_tree: Literal["all", "active"]
+    goss: bool
+    top_rate: Annotated[float, Range(at_least=0, at_most=1)]
+    other_rate: Annotated[float, Range(at_least=0, at_most=1)]
+    packing: bool
+    subtraction: bool
+    compression: bool
+    default_rounds: Count
 
 
 def check(config: RunConfig) -> list[Problem]:

@@ -1,9 +1,9 @@
 """What the cards of split learning share: facts, keys and the rules between them."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from vflbench.cards.algorithms import codecs
+from vflbench.defaults import from_conf
 from vflbench.types import Count, Interval, Problem, Range, RunConfig, convex_problem
 
 FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
@@ -33,24 +33,23 @@ AVERAGE_EVERY = (None, 4, 8, 16, 32)
 HELD_OUT = "split networks are scored on rows held out: dataset.problem=learning"
 
 
-@dataclass
+@from_conf("algorithm/avfl")
 class Keys:
     """Keys that all split learning methods share."""
 
-    name: str = ""
-    # organisations: the active one, which has the labels, and the passive ones
-    parties: Annotated[int, Range(at_least=2)] = 2
-    batch_size: int = 256  # B: rows of a batch
-    lr: float = 0.001  # learning rate
-    optimizer: Literal["adam", "sgd"] = "adam"  # adam | sgd; each worker has its own moments
-    default_rounds: Count = 10  # epochs, where epochs and rounds are null
+    name: str
+    parties: Annotated[int, Range(at_least=2)]
+    batch_size: int
+    lr: float
+    optimizer: Literal["adam", "sgd"]
+    default_rounds: Count
 
 
-@dataclass
+@from_conf("algorithm/avfl_ps")
 class PairKeys(Keys):
     """Keys of methods whose workers work in pairs."""
 
-    workers: int = 8  # nu: pairs of workers
+    workers: int
 
 
 def check_learning(config: RunConfig) -> list[Problem]:

@@ -1,10 +1,9 @@
 """VFL, synchronous split learning."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.split import exposes, shared
 from vflbench.cards.algorithms.split.shared import Keys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval
 
 ALGORITHM = AlgorithmInfo(
@@ -28,9 +27,8 @@ SEARCH = {
 check = shared.check_learning
 
 
-@dataclass
+@from_conf()
 class Config(Keys):
     """Keys of VFL."""
 
-    name: str = "vfl"
-    local_steps: Count = 1  # Q: steps of every party on a batch, for one exchange
+    local_steps: Count

@@ -1,9 +1,8 @@
 """VFL with parameter servers."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms.split import exposes, shared
 from vflbench.cards.algorithms.split.shared import PairKeys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count
 
 ALGORITHM = AlgorithmInfo(
@@ -21,9 +20,8 @@ SEARCH = shared.PAIRS
 check = shared.check_learning
 
 
-@dataclass
+@from_conf()
 class Config(PairKeys):
     """Keys of VFL-PS."""
 
-    name: str = "vfl_ps"
-    average_every: Count = 1  # batches between two averages of the replicas; an epoch ends with one
+    average_every: Count

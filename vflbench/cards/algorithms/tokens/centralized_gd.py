@@ -1,10 +1,9 @@
 """Gradient descent on all columns in one place."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms.tokens import shared
 from vflbench.cards.algorithms.tokens.shared import NetworkKeys
-from vflbench.types import AlgorithmInfo, Count, Problem, RunConfig, convex_problem
+from vflbench.defaults import from_conf
+from vflbench.types import AlgorithmInfo, Problem, RunConfig, convex_problem
 
 ALGORITHM = AlgorithmInfo(
     name="centralized_gd",
@@ -26,15 +25,12 @@ SEARCH = shared.BLOCKS
 PRIVATE_LR = "needs a number with privacy: without one the step size is 1 / L, which is computed from the data"
 
 
-@dataclass
+@from_conf()
 class Config(NetworkKeys):
     """Keys of centralized gradient descent."""
 
-    name: str = "centralized_gd"
-    parties: int = 40  # K: blocks into which the features are split; networks have one local network for each
-    local_steps: int = 1  # steps per round
-    lr: float | None = None  # step size; null: 1 / L (batches: times B / N); networks 0.01
-    default_rounds: Count = 500  # where rounds is null
+    local_steps: int
+    lr: float | None
 
 
 def check(config: RunConfig) -> list[Problem]:

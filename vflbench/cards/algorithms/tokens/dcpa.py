@@ -1,8 +1,7 @@
 """DCPA."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms.tokens import exposes, shared
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Implied, Interval, Positive, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -47,11 +46,10 @@ SEARCH = {
 }
 
 
-@dataclass
+@from_conf()
 class Config(shared.Keys):
     """Keys of DCPA."""
 
-    name: str = "dcpa"
-    iterations: Count = 10  # iterations per round
-    dual_lr: Positive = 0.02  # mu_y in units of K times the loss's curvature
-    lr: float | None = None  # mu_w; null: 0.9 / (alpha + mu_y ||X_k||^2)
+    iterations: Count
+    dual_lr: Positive
+    lr: float | None

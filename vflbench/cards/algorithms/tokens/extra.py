@@ -1,9 +1,9 @@
 """EXTRA and NIDS, on the dual of ridge regression."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from vflbench.cards.algorithms.tokens import exposes, shared
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Implied, Positive, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -41,11 +41,10 @@ EXPOSES = (
 SEARCH = {**shared.ITERATIONS, "algorithm.variant": ("nids", "extra")}
 
 
-@dataclass
+@from_conf()
 class Config(shared.Keys):
     """Keys of EXTRA."""
 
-    name: str = "extra"
-    variant: Literal["extra", "nids"] = "nids"
-    iterations: Count = 10  # iterations per round
-    lr: Positive | None = None  # eta; null: 1 / max_k L_k, less for EXTRA where the graph asks for it
+    variant: Literal["extra", "nids"]
+    iterations: Count
+    lr: Positive | None

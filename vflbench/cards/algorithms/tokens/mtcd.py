@@ -1,11 +1,11 @@
 """MTCD, multi-token coordinate descent."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.tokens import exposes, shared
 from vflbench.cards.algorithms.tokens.shared import NetworkKeys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval, Range, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -54,21 +54,15 @@ SEARCH = {
 }
 
 
-@dataclass
+@from_conf()
 class Config(NetworkKeys):
     """Keys of MTCD."""
 
-    name: str = "mtcd"
-    tokens: Count = 4  # Gamma
-    hops: Annotated[int, Range(at_least=0)] = 8  # S: hops of a token between two syncs; 0: client-server
-    local_steps: int = 20  # Q: updates per visit
-    # step size; null: 1 / L_k of each client's own block (batches: times B / N); networks 0.01
-    lr: float | None = None
-    # average (all tokens) | cluster (a token each) | visitors
-    weights: Literal["average", "cluster", "visitors"] = "average"
-    # random (neighbour or stay) | sweep (in the order of clients, and back)
-    walk: Literal["random", "sweep"] = "random"
-    # client at which each token starts every round; null: uniform over where it may walk
-    start: list[str] | None = None
-    # full batch, who sends a representation: changed (visited clients) | all
-    uplink: Literal["changed", "all"] = "changed"
+    tokens: Count
+    hops: Annotated[int, Range(at_least=0)]
+    local_steps: int
+    lr: float | None
+    weights: Literal["average", "cluster", "visitors"]
+    walk: Literal["random", "sweep"]
+    start: list[str] | None
+    uplink: Literal["changed", "all"]

@@ -1,10 +1,10 @@
 """What the cards of methods with tokens, and of their rivals, share: keys and the rules between them."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from vflbench.cards.models.shared import COMPOSED, SHARES
 from vflbench.cards.privacy.keys import serving_of
+from vflbench.defaults import from_conf
 from vflbench.types import Count, Interval, Positive, Problem, Range, RunConfig, convex_problem
 
 LANCZOS_STEPS = 8
@@ -20,24 +20,24 @@ ITERATIONS: dict[str, Any] = {"algorithm.iterations": Interval(1, 30, log=True, 
 OWN_PENALTY = "a convex objective has its own penalty: 0"
 
 
-@dataclass
+@from_conf("algorithm/dcpa")
 class Keys:
     """Keys of all methods of block coordinate descent."""
 
-    name: str = ""
-    parties: int = 40  # K: clients; the features are split between them
-    default_rounds: Count = 300  # where rounds is null
+    name: str
+    parties: int
+    default_rounds: Count
 
 
-@dataclass
+@from_conf("algorithm/mtcd")
 class NetworkKeys(Keys):
     """Keys of methods that also train networks."""
 
-    halve_every: Positive | None = None  # epochs after which the step size is halved; null: never
-    anneal: bool = False  # the step size falls along a cosine, to a hundredth at the end of the run
-    weight_decay: Annotated[float, Range(at_least=0)] = 0.0  # L2, on all parameters (networks only)
-    batch_size: int | None = None  # B: samples per round; null: all
-    aggregation: Literal["sum", "concat"] = "sum"  # of representations: sum | concat (networks only)
+    halve_every: Positive | None
+    anneal: bool
+    weight_decay: Annotated[float, Range(at_least=0)]
+    batch_size: int | None
+    aggregation: Literal["sum", "concat"]
 
 
 def check_keys(config: RunConfig) -> list[Problem]:

@@ -1,9 +1,8 @@
 """STCD, single-token coordinate descent."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms.tokens import exposes, shared
 from vflbench.cards.algorithms.tokens.shared import Keys
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -42,13 +41,11 @@ SEARCH = {
 }
 
 
-@dataclass
+@from_conf()
 class Config(Keys):
     """Keys of STCD."""
 
-    name: str = "stcd"
-    hops: Count = 100  # steps of the token per round
-    local_steps: int = 20  # Q: updates per visit
-    lr: float | None = None  # step size; null: 1 / L_k of each client's own block
-    start: list[str] | None = None  # client at which the token starts, as a list of one; null: uniform over all
-    default_rounds: Count = 500  # where rounds is null
+    hops: Count
+    local_steps: int
+    lr: float | None
+    start: list[str] | None

@@ -1,11 +1,10 @@
 """SVFL, which is FedBCD."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.tokens import exposes, shared
 from vflbench.cards.algorithms.tokens.shared import LANCZOS_STEPS, NetworkKeys
-from vflbench.types import AlgorithmInfo, Count, Implied, Sent
+from vflbench.defaults import from_conf
+from vflbench.types import AlgorithmInfo, Implied, Sent
 
 ALGORITHM = AlgorithmInfo(
     name="svfl",
@@ -57,12 +56,9 @@ EXPOSES = (
 SEARCH = {**shared.BLOCKS, **codecs.ALL}
 
 
-@dataclass
+@from_conf()
 class Config(NetworkKeys):
     """Keys of SVFL."""
 
-    name: str = "svfl"
-    local_steps: int = 1  # Q: updates per round
-    # step size; null: 2 / (L + alpha) for Q = 1 (at most 1.9 / L), else 1 / (L Q); networks 0.01
-    lr: float | None = None
-    default_rounds: Count = 200  # where rounds is null
+    local_steps: int
+    lr: float | None

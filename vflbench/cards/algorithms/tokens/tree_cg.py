@@ -1,9 +1,9 @@
 """Conjugate gradients over a spanning tree."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from vflbench.cards.algorithms.tokens import exposes, shared
+from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Implied, Sent
 
 ALGORITHM = AlgorithmInfo(
@@ -42,11 +42,9 @@ EXPOSES = (
 SEARCH = {"algorithm.dtype": ("float64", "float32")}
 
 
-@dataclass
+@from_conf()
 class Config(shared.Keys):
     """Keys of conjugate gradients over a tree."""
 
-    name: str = "tree_cg"
-    iterations: Count = 1  # iterations per round
-    dtype: Literal["float64", "float32"] = "float64"  # of the numbers in messages
-    default_rounds: Count = 30  # where rounds is null
+    iterations: Count
+    dtype: Literal["float64", "float32"]

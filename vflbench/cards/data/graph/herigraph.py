@@ -1,8 +1,8 @@
 """HeriGraph: Suzhou, Amsterdam and Venice."""
 
-from dataclasses import dataclass
 from typing import Literal
 
+from vflbench.defaults import from_conf
 from vflbench.types import DatasetInfo
 
 DATASETS = (
@@ -28,14 +28,14 @@ DATASETS = (
 )
 
 
-@dataclass
+@from_conf()
 class Config:
     """Keys of the data set."""
 
-    name: str = "suzhou"
-    source: Literal["auto", "real", "synthetic"] = "auto"
-    variant: Literal["auto"] = "auto"
-    verify: bool = True  # compare the files with the published checksums
-    train: float = 0.2  # fraction of each class's labelled posts for training
-    test: float = 0.5  # fraction for testing; the rest is for validation
-    normalize_features: bool = False  # rows of each client's block scaled to sum 1
+    name: str
+    source: Literal["auto", "real", "synthetic"]
+    variant: Literal["auto"]
+    verify: bool
+    train: float
+    test: float
+    normalize_features: bool

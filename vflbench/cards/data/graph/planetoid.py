@@ -1,9 +1,9 @@
 """Planetoid: Cora, CiteSeer and PubMed."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from vflbench.cards.data import divide
+from vflbench.defaults import from_conf
 from vflbench.types import Count, DatasetInfo
 
 DATASETS = (
@@ -28,15 +28,15 @@ DATASETS = (
 )
 
 
-@dataclass
+@from_conf()
 class Config(divide.Division):
     """Keys of the data set."""
 
-    name: str = "cora"
-    source: Literal["auto", "real", "synthetic"] = "auto"
-    variant: Literal["auto"] = "auto"
-    verify: bool = True  # compare the files with the published checksums
-    split: Literal["random", "public"] = "random"  # random (drawn by the run's seed) | public (Planetoid's)
-    train_per_class: Count | None = None  # split=random: training nodes per class; null: the paper's 60, 84, 320
-    validation: Count = 500  # split=random: validation nodes
-    test: Count = 1000  # split=random: test nodes
+    name: str
+    source: Literal["auto", "real", "synthetic"]
+    variant: Literal["auto"]
+    verify: bool
+    split: Literal["random", "public"]
+    train_per_class: Count | None
+    validation: Count
+    test: Count

@@ -1,9 +1,9 @@
 """MNIST."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from vflbench.cards.data import divide
+from vflbench.defaults import from_conf
 from vflbench.types import DatasetInfo, Range
 
 DATASETS = (
@@ -17,13 +17,12 @@ DATASETS = (
 TRAIN = 60_000
 
 
-@dataclass
+@from_conf()
 class Config(divide.Sharding):
     """Keys of the data set."""
 
-    name: str = "mnist"
-    source: Literal["auto", "real", "synthetic"] = "auto"
-    variant: Literal["auto"] = "auto"
-    verify: bool = True  # compare the files with the published checksums
-    # training images drawn at random, which no worker has
-    validation: Annotated[int, Range(at_least=0, at_most=TRAIN - 1)] = 5000
+    name: str
+    source: Literal["auto", "real", "synthetic"]
+    variant: Literal["auto"]
+    verify: bool
+    validation: Annotated[int, Range(at_least=0, at_most=TRAIN - 1)]

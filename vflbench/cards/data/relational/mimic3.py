@@ -1,8 +1,8 @@
 """MIMIC-III."""
 
-from dataclasses import dataclass
 from typing import Literal
 
+from vflbench.defaults import from_conf
 from vflbench.types import Count, DatasetInfo
 
 DATASETS = (
@@ -16,17 +16,16 @@ DATASETS = (
 )
 
 
-@dataclass
+@from_conf()
 class Config:
     """Keys of the data set."""
 
-    name: str = "mimic3"
-    source: Literal["auto", "real", "synthetic"] = "auto"
-    variant: Literal["auto", "full", "demo"] = "auto"  # full | demo (100 patients) | auto: the fullest found
-    # benchmark (mimic3-benchmarks' stays and hours) | all (every charted hour) | auto: full benchmark, demo all
-    cohort: Literal["auto", "benchmark", "all"] = "auto"
-    validation: float = 0.15  # fraction of the patients for validation
-    test: float = 0.15  # fraction of the patients for testing
-    length_of_stay: bool = False  # a feature of the stays, known only afterwards; the paper's code has it
-    split_seed: int | None = None  # of the split by patients; null: the run's seed
-    width: Count | None = 8  # source=synthetic: most features of a table; null: all
+    name: str
+    source: Literal["auto", "real", "synthetic"]
+    variant: Literal["auto", "full", "demo"]
+    cohort: Literal["auto", "benchmark", "all"]
+    validation: float
+    test: float
+    length_of_stay: bool
+    split_seed: int | None
+    width: Count | None

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from vflbench.cards.data import divide
 from vflbench.cards.data.readers import table_sources
+from vflbench.defaults import from_conf
 from vflbench.types import DatasetInfo, Problem, Range, refuse
 
 DATASETS = (
@@ -43,24 +44,21 @@ class Table:
     label: str | None = None  # in exactly one table: the column to predict
 
 
-@dataclass
+@from_conf()
 class Config(divide.SplitKeys):
     """Keys of the data set; `time` and `entity` are columns of the table with the label."""
 
-    name: str = "sql"
-    source: Literal["auto", "real"] = "auto"  # your tables are never replaced by made-up data
-    variant: Literal["auto"] = "auto"
-    tables: dict[str, Table] = field(default_factory=dict)  # name -> where it lies and what its columns are
-    # seconds that reading a database's table or query may take
-    query_timeout: Annotated[float, Range(above=0, at_most=1e6)] = table_sources.QUERY_TIMEOUT
-    # predicates "a.x = b.y"; several between two tables are one composite key
-    joins: list[str] = field(default_factory=list)
-    task: Literal["regression", "classes"] = "regression"
-    # task=classes: their number, labels being 0, 1, ...; or the labels in order; null: as found
-    classes: int | list[Any] | None = None
-    metric: str | None = None  # null: rmse, or accuracy of classes; auroc for two classes
-    validation: float = 0.15  # fraction of the label table's rows
-    test: float = 0.15
+    name: str
+    source: Literal["auto", "real"]
+    variant: Literal["auto"]
+    tables: dict[str, Table]
+    query_timeout: Annotated[float, Range(above=0, at_most=1e6)]
+    joins: list[str]
+    task: Literal["regression", "classes"]
+    classes: int | list[Any] | None
+    metric: str | None
+    validation: float
+    test: float
 
     def __post_init__(self) -> None:
         """Refuse passwords at once: sweeps write the configuration to disk before they check it."""

@@ -1,8 +1,8 @@
 """ModelNet10 and ModelNet40."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from vflbench.defaults import from_conf
 from vflbench.types import Count, DatasetInfo, Range
 
 DATASETS = (
@@ -21,15 +21,14 @@ DATASETS = (
 )
 
 
-@dataclass
+@from_conf()
 class Config:
     """Keys of the data set."""
 
-    name: str = "modelnet10"
-    source: Literal["auto", "real", "synthetic"] = "auto"
-    variant: Literal["auto", "meshes", "voxels"] = "auto"  # auto (the fullest found) | meshes | voxels (modelnet10)
-    verify: bool = True  # compare the files with the known checksums
-    size: Annotated[int, Range(at_least=16, at_most=512)] = 64  # pixels of a view's side
-    # fraction of each class's training objects, drawn by the run's seed
-    validation: Annotated[float, Range(at_least=0, below=1)] = 0.1
-    processes: Count = 1  # that render meshes
+    name: str
+    source: Literal["auto", "real", "synthetic"]
+    variant: Literal["auto", "meshes", "voxels"]
+    verify: bool
+    size: Annotated[int, Range(at_least=16, at_most=512)]
+    validation: Annotated[float, Range(at_least=0, below=1)]
+    processes: Count

@@ -1,9 +1,9 @@
 """Bank Marketing."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from vflbench.cards.data.tabular import table
+from vflbench.defaults import from_conf
 from vflbench.types import DatasetInfo
 
 DATASETS = (
@@ -17,11 +17,9 @@ DATASETS = (
 )
 
 
-@dataclass
+@from_conf()
 class Config(table.ClassKeys):
     """Keys of the data set."""
 
-    name: str = "bank"
-    # auto (additional where it is there) | additional (41,188 x 20) | full (45,211 x 16, the older one)
-    variant: Literal["auto", "additional", "full"] = "auto"  # type: ignore[assignment]
-    verify: bool = True  # compare the files with the known checksums
+    variant: Literal["auto", "additional", "full"]  # type: ignore[assignment]
+    verify: bool

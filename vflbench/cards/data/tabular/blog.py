@@ -1,9 +1,8 @@
 """BlogFeedback."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.data.tabular.table import Clipped, TimedKeys
-from vflbench.types import DatasetInfo, Positive
+from vflbench.defaults import from_conf
+from vflbench.types import DatasetInfo
 
 DATASETS = (
     DatasetInfo(
@@ -15,9 +14,6 @@ DATASETS = (
 )
 
 
-@dataclass
+@from_conf()
 class Config(Clipped, TimedKeys):
     """Keys of the data set."""
-
-    name: str = "blog"
-    clip: Positive | None = 10.0

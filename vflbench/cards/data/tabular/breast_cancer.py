@@ -1,10 +1,10 @@
 """scikit-learn's breast cancer data."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from vflbench.cards.data.tabular import table
-from vflbench.types import DatasetInfo, Positive
+from vflbench.defaults import from_conf
+from vflbench.types import DatasetInfo
 
 DATASETS = (
     DatasetInfo(
@@ -18,11 +18,8 @@ DATASETS = (
 )
 
 
-@dataclass
+@from_conf()
 class Config(table.ClassKeys):
     """Keys of the data set."""
 
-    name: str = "breast_cancer"
-    source: Literal["auto", "real"] = "auto"  # real data that needs no twin
-    problem: Literal["learning", "sparse_logistic"] = "sparse_logistic"
-    beta: Positive = 0.01  # weight of ||theta||_1
+    source: Literal["auto", "real"]

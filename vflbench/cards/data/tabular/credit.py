@@ -1,8 +1,7 @@
 """Default of credit card clients."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.data.tabular import table
+from vflbench.defaults import from_conf
 from vflbench.types import DatasetInfo
 
 DATASETS = (
@@ -16,8 +15,6 @@ DATASETS = (
 )
 
 
-@dataclass
+@from_conf()
 class Config(table.ClassKeys):
     """Keys of the data set."""
-
-    name: str = "credit"

@@ -1,10 +1,10 @@
 """scikit-learn's digits as columns."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from vflbench.cards.data.tabular import table
-from vflbench.types import DatasetInfo, Positive
+from vflbench.defaults import from_conf
+from vflbench.types import DatasetInfo
 
 DATASETS = (
     DatasetInfo(
@@ -18,12 +18,8 @@ DATASETS = (
 )
 
 
-@dataclass
+@from_conf()
 class Config(table.ClassKeys):
     """Keys of the data set."""
 
-    name: str = "digits"
-    source: Literal["auto", "real"] = "auto"  # real data that needs no twin
-    # learning (10 classes) | sparse_logistic (odd against even)
-    problem: Literal["learning", "sparse_logistic"] = "learning"
-    beta: Positive = 0.005  # problem=sparse_logistic: weight of ||theta||_1
+    source: Literal["auto", "real"]

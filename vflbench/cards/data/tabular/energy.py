@@ -1,8 +1,7 @@
 """Appliances energy."""
 
-from dataclasses import dataclass
-
 from vflbench.cards.data.tabular.table import TimedKeys
+from vflbench.defaults import from_conf
 from vflbench.types import DatasetInfo
 
 DATASETS = (
@@ -15,8 +14,6 @@ DATASETS = (
 )
 
 
-@dataclass
+@from_conf()
 class Config(TimedKeys):
     """Keys of the data set."""
-
-    name: str = "energy"

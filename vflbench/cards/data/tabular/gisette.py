@@ -1,9 +1,7 @@
 """Gisette."""
 
-from dataclasses import dataclass
-from typing import Literal
-
 from vflbench.cards.data.tabular import table
+from vflbench.defaults import from_conf
 from vflbench.types import DatasetInfo
 
 DATASETS = (
@@ -16,9 +14,6 @@ DATASETS = (
 )
 
 
-@dataclass
+@from_conf()
 class Config(table.ClassKeys):
     """Keys of the data set."""
-
-    name: str = "gisette"
-    problem: Literal["learning", "sparse_logistic"] = "sparse_logistic"

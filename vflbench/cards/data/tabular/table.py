@@ -1,31 +1,29 @@
 """Keys of a table of columns with a label: what it is a task of, and how its rows and columns are divided."""
 
 import math
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from vflbench.cards.data.divide import Plan, Sharding
+from vflbench.defaults import from_conf
 from vflbench.types import Positive, Range
 
 Samples = Annotated[int, Range(at_least=10)] | None
 Order = Literal["file", "interleaved", "shuffled"]
 
 
-@dataclass
+@from_conf("dataset/bank")
 class Keys(Sharding):
     """Keys of every tabular data set."""
 
-    name: str = ""
-    source: Literal["auto", "real", "synthetic"] = "auto"
-    variant: Literal["auto"] = "auto"
-    #: some rows held out | convex: all rows, by suboptimality
-    problem: Literal["learning", "ridge", "sparse_logistic"] = "learning"
-    samples: Samples = None  #: at most this many rows, the same for every seed; null: all
-    validation: float = 0.1  #: learning: fraction of the rows
-    test: float = 0.3
-    #: how many columns each party has, party 0 (the labels' owner) first; null: evenly (joins: two)
-    columns: list[int] | None = None
-    order: Order = "file"  #: of the columns before they are divided: see party_columns
+    name: str
+    source: Literal["auto", "real", "synthetic"]
+    variant: Literal["auto"]
+    problem: Literal["learning", "ridge", "sparse_logistic"]
+    samples: Samples
+    validation: float
+    test: float
+    columns: list[int] | None
+    order: Order
 
     @property
     def regression(self) -> bool:
@@ -48,12 +46,12 @@ class Keys(Sharding):
         return Plan()
 
 
-@dataclass
+@from_conf("dataset/blog")
 class RegressionKeys(Keys):
     """A regression, which can be a ridge regression."""
 
-    problem: Literal["learning", "ridge"] = "learning"
-    alpha: Positive = 0.1  #: problem=ridge: weight of ||theta||^2 / 2
+    problem: Literal["learning", "ridge"]
+    alpha: Positive
 
     @property
     def regression(self) -> bool:
@@ -66,12 +64,11 @@ class RegressionKeys(Keys):
         return self.alpha
 
 
-@dataclass
+@from_conf("dataset/blog")
 class TimedKeys(RegressionKeys):
     """A regression whose rows have a time."""
 
-    #: random, as published | time: the earliest rows train, the latest are for testing
-    split: Literal["random", "time"] = "random"
+    split: Literal["random", "time"]
 
     @property
     def plan(self) -> Plan:
@@ -79,11 +76,11 @@ class TimedKeys(RegressionKeys):
         return Plan(self.split)
 
 
-@dataclass
+@from_conf("dataset/tabular_files")
 class Clipped(Keys):
     """A table whose numbers may be far off."""
 
-    clip: Positive | None = None  #: largest size of a scaled number, in standard deviations; null: any
+    clip: Positive | None
 
     @property
     def largest(self) -> float:
@@ -91,12 +88,12 @@ class Clipped(Keys):
         return self.clip or math.inf
 
 
-@dataclass
+@from_conf("dataset/bank")
 class ClassKeys(Keys):
     """A classification, which can be a sparse logistic regression."""
 
-    problem: Literal["learning", "sparse_logistic"] = "learning"
-    beta: Positive = 0.001  #: problem=sparse_logistic: weight of ||theta||_1
+    problem: Literal["learning", "sparse_logistic"]
+    beta: Positive
 
     @property
     def weight(self) -> float:

@@ -1,11 +1,12 @@
 """The user's own tables."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from vflbench.cards.data import divide
 from vflbench.cards.data.columns import judging
 from vflbench.cards.data.tabular import table
+from vflbench.defaults import from_conf
 from vflbench.types import DatasetInfo
 
 DATASETS = (
@@ -32,11 +33,11 @@ class Entry:
     sheet: str | None = None  # of a spreadsheet: its name, or its number from 1
 
 
-@dataclass
+@from_conf("dataset/tabular_files")
 class OwnKeys(divide.SplitKeys, judging.Keys, table.Clipped):
     """Keys of a table of the user's own."""
 
-    task: Literal["classes", "regression"] = "classes"  # classes (AUROC of two, accuracy of more) | regression (RMSE)
+    task: Literal["classes", "regression"]
 
     @property
     def plan(self) -> divide.Plan:
@@ -44,18 +45,14 @@ class OwnKeys(divide.SplitKeys, judging.Keys, table.Clipped):
         return divide.plan(self, self.task == "classes")
 
 
-@dataclass
+@from_conf()
 class Config(OwnKeys):
     """Keys of the data set."""
 
-    name: str = "tabular_files"
-    source: Literal["auto", "real"] = "auto"  # your files are never replaced by made-up data
-    problem: Literal["learning"] = "learning"
-    # one, or one per party; paths below data_root, or relative to where vflbench is started; or {path: ..., id: ...}
-    files: list[str | Entry] = field(default_factory=list)
-    label: str | None = None  # the column to predict, in the first file
-    id: str | list[str] | None = None  # the column that identifies a sample, or several together; never features
-    alignment: Literal["given", "psi", "hashed"] = "given"
-    # rows of a party that not all have: fit: they count for the means and scales of its own columns; train: and those
-    # with labels are training rows of `alone`, and of methods that can do without the others' columns
-    own_rows: Literal["ignore", "fit", "train"] = "ignore"
+    source: Literal["auto", "real"]
+    problem: Literal["learning"]
+    files: list[str | Entry]
+    label: str | None
+    id: str | list[str] | None
+    alignment: Literal["given", "psi", "hashed"]
+    own_rows: Literal["ignore", "fit", "train"]

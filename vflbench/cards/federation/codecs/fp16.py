@@ -1,15 +1,14 @@
 """Half precision."""
 
-from dataclasses import dataclass
-
+from vflbench.defaults import from_conf
 from vflbench.types import CodecConfig, OptionInfo
 
 OPTIONS = (OptionInfo("fp16", "half precision, 2 bytes a number"),)
 
 
-@dataclass
+@from_conf()
 class Config(CodecConfig):
     """The keys of codec=fp16."""
 
-    name: str = "fp16"
+    name: str
     warned = False  # no key: whether this run has said so

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from vflbench.defaults import from_conf
 from vflbench.types import Count, OptionConfig, OptionInfo, Problem
 
 OPTIONS = (OptionInfo("paillier", "ciphertexts that can be added up: priced (bytes, seconds), not performed"),)
@@ -27,14 +28,14 @@ PRICES = {
 }
 
 
-@dataclass
+@from_conf()
 class Config(OptionConfig):
     """The keys of protection=paillier."""
 
-    name: str = "paillier"
-    key_bits: Literal[1024, 2048, 3072] = 2048  # of the modulus
-    short_exponent: bool = False  # randomness with exponents of 256 bits
-    threads: Count = 1  # that encrypt and decrypt side by side
+    name: str
+    key_bits: Literal[1024, 2048, 3072]
+    short_exponent: bool
+    threads: Count
 
 
 def check(config: Config) -> list[Problem]:

@@ -1,8 +1,8 @@
 """Separate groups of clients."""
 
-from dataclasses import dataclass
 from typing import Literal
 
+from vflbench.defaults import from_conf
 from vflbench.types import Count, OptionConfig, OptionInfo
 
 OPTIONS = (
@@ -11,10 +11,10 @@ OPTIONS = (
 )
 
 
-@dataclass
+@from_conf()
 class Config(OptionConfig):
     """The keys of topology=clusters."""
 
-    name: str = "clusters"
-    clusters: Count = 2
-    inside: Literal["complete", "ring", "path"] = "complete"  # the graph within a cluster
+    name: str
+    clusters: Count
+    inside: Literal["complete", "ring", "path"]

@@ -1,19 +1,19 @@
 """The edges of a file."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from vflbench.defaults import from_conf
 from vflbench.types import OptionConfig, OptionInfo, Problem
 
 OPTIONS = (OptionInfo("edge_list", "the edges of a file"),)
 
 
-@dataclass
+@from_conf()
 class Config(OptionConfig):
     """The keys of topology=edge_list."""
 
-    name: str = "edge_list"
-    edges: str | None = None  # a text file with one "a b" pair of party names a line
+    name: str
+    edges: str | None
 
 
 def check(config: Config) -> list[Problem]:

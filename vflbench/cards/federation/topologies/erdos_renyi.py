@@ -1,17 +1,17 @@
 """Random graphs."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
+from vflbench.defaults import from_conf
 from vflbench.types import OptionConfig, OptionInfo, Range, Seed
 
 OPTIONS = (OptionInfo("erdos_renyi", "a random graph in which all hang together"),)
 
 
-@dataclass
+@from_conf()
 class Config(OptionConfig):
     """The keys of topology=erdos_renyi."""
 
-    name: str = "erdos_renyi"
-    probability: Annotated[float, Range(above=0, at_most=1)] = 0.3  # of an edge between two clients
-    seed: Seed | None = None  # null: the run's seed
+    name: str
+    probability: Annotated[float, Range(above=0, at_most=1)]
+    seed: Seed | None

@@ -1,7 +1,6 @@
 """Graphs of a known shape."""
 
-from dataclasses import dataclass
-
+from vflbench.defaults import from_conf
 from vflbench.types import OptionConfig, OptionInfo
 
 OPTIONS = (
@@ -13,8 +12,8 @@ OPTIONS = (
 )
 
 
-@dataclass
+@from_conf()
 class Config(OptionConfig):
     """The keys of a topology in a known shape."""
 
-    name: str = "star"
+    name: str

@@ -1,22 +1,22 @@
 """MLflow."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from vflbench.cards.runner.loggers import shared
+from vflbench.defaults import from_conf
 from vflbench.types import OptionConfig, OptionInfo, Problem
 
 OPTIONS = (OptionInfo("mlflow", "runs of MLflow, in a SQLite file here or on a server that you name"),)
 
 
-@dataclass
+@from_conf()
 class Config(OptionConfig):
     """Where the run goes, and under which experiment."""
 
-    name: str = "mlflow"
-    uri: str | None = None
-    dir: str | None = None
-    experiment: str = "vflbench"
+    name: str
+    uri: str | None
+    dir: str | None
+    experiment: str
 
 
 def check(config: Any) -> list[Problem]:

@@ -1,20 +1,20 @@
 """TensorBoard."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from vflbench.cards.runner.loggers import shared
+from vflbench.defaults import from_conf
 from vflbench.types import OptionConfig, OptionInfo, Problem
 
 OPTIONS = (OptionInfo("tensorboard", "event files of TensorBoard"),)
 
 
-@dataclass
+@from_conf()
 class Config(OptionConfig):
     """Where the files go."""
 
-    name: str = "tensorboard"
-    dir: str | None = None
+    name: str
+    dir: str | None
 
 
 def check(config: Any) -> list[Problem]:

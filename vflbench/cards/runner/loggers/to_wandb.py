@@ -1,23 +1,23 @@
 """Weights & Biases."""
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from vflbench.cards.runner.loggers import shared
+from vflbench.defaults import from_conf
 from vflbench.types import OptionConfig, OptionInfo, Problem
 
 OPTIONS = (OptionInfo("wandb", "runs of Weights & Biases, offline unless a key says otherwise"),)
 
 
-@dataclass
+@from_conf()
 class Config(OptionConfig):
     """Where the run goes, and whether it is sent."""
 
-    name: str = "wandb"
-    mode: Literal["offline", "online"] = "offline"
-    dir: str | None = None
-    project: str = "vflbench"
-    entity: str | None = None
+    name: str
+    mode: Literal["offline", "online"]
+    dir: str | None
+    project: str
+    entity: str | None
 
 
 def check(config: Any) -> list[Problem]:
