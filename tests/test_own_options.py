@@ -10,6 +10,7 @@ import tomllib
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ import yaml
 from hydra.core.config_store import ConfigStore
 
 import vflbench
-from vflbench import cli, exposure, registry
+from vflbench import cli, contracts, defaults, exposure, registry
 from vflbench.choosing import candidates, question
 from vflbench.results.reader import Run
 from vflbench.runner.costs import network_config
@@ -53,7 +54,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ]
     texts = {"my_package/__init__.py": "", "my_package-1.0.dist-info/entry_points.txt": "\n".join(lines)}
     texts["my_package-1.0.dist-info/METADATA"] = "Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n"
-    for name, text in {**texts, **FILES}.items():
+    for name, text in {
+        **texts,
+        **{name: text for name, text in FILES.items() if name.startswith("my_package/")},
+    }.items():
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).write_text(text)
     monkeypatch.syspath_prepend(str(site))
@@ -327,6 +331,36 @@ def test_an_algorithm_in_this_repository(package: Path) -> None:
     (block,) = re.findall(r"```yaml\n(# Local SGD.*?)```", page, re.DOTALL)
     listed = {key: value for key, value in yaml.safe_load(block).items() if key != "defaults"}
     assert listed == dataclasses.asdict(registry.option_config("algorithm", "averaged")())
+
+
+def shown(path: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A module of this repository that a page shows."""
+    option, read = Path(path).stem, defaults._read
+    (text,) = re.findall(rf"```yaml\n([^`]*^name: {option}\n.*?)```", DOCS, re.DOTALL | re.MULTILINE)
+    monkeypatch.setattr(
+        defaults, "_read", lambda asked: yaml.safe_load(text) if asked.endswith(f"/{option}") else read(asked)
+    )
+    module = ModuleType(path.removesuffix(".py").replace("/", "."))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(FILES[path], path, "exec"), vars(module))
+    return module
+
+
+@pytest.mark.usefixtures("package")
+def test_card_and_programs_in_this_repository_are_the_module_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = "algorithms/gossip/averaged.py"
+    card, programs = (shown(f"{room}/{place}", monkeypatch) for room in ("vflbench/cards", "vflbench"))
+    contracts.check_algorithm(card, programs)
+    plugin = registry.card("algorithm", "averaged")
+    assert card.EXPOSES == plugin.EXPOSES and dataclasses.replace(plugin.ALGORITHM, place=11) == card.ALGORITHM
+    assert dataclasses.asdict(card.Config()) == dataclasses.asdict(registry.option_config("algorithm", "averaged")())
+    taken = [info.place for info in registry.algorithms().values() if info.family == "gossip"]
+    assert card.ALGORITHM.place not in taken  # each has a place of its own
+    place = "data/tabular/wine.py"
+    card, programs = (shown(f"{room}/{place}", monkeypatch) for room in ("vflbench/cards", "vflbench"))
+    contracts.check_dataset(card, programs)
+    assert registry.datasets()["wine"] == card.DATASETS[0]
+    assert dataclasses.asdict(card.Config()) == dataclasses.asdict(registry.option_config("dataset", "wine")())
 
 
 @pytest.mark.slow

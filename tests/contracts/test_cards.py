@@ -17,7 +17,7 @@ PLACES = [
     *((group, name) for group in ("algorithm", "dataset", *registry.GROUPS) for name in registry.entries(group)),
     *(("model", name) for name in registry.model_entries()),
 ]
-SHARED = ("shared", "exposes")  # what cards of a room share: it need not have a module
+SHARED = ("shared", "exposes", "codecs")  # what cards of a room share: it need not have a module
 CARDS = [path for path in sorted(registry.CARDS.rglob("*.py")) if path.stem != "__init__"]
 ENTRIES = [(name, entry) for name in registry.algorithms() for entry in registry.exposed(name)]
 
