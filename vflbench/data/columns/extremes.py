@@ -14,14 +14,20 @@ TOO_FAR = 1e30  # standard deviations of the other numbers: float32 may overflow
 _ADVICE = "correct it, or list it in dataset.missing_words"
 
 
-def too_large(values: np.ndarray, source: Source) -> str:
-    """What is wrong with the first number that is infinite or huge; empty: there is none."""
+def beyond(values: np.ndarray) -> tuple[int, str] | None:
+    """The row of the first number that is infinite or huge, and which of the two it is; None: there is none."""
     wrong = np.flatnonzero(np.abs(values) > LARGEST)
     if not len(wrong):
+        return None
+    return int(wrong[0]), "not finite" if np.isinf(values[wrong[0]]) else f"too large (at most {LARGEST:g})"
+
+
+def too_large(values: np.ndarray, source: Source) -> str:
+    """What is wrong with the first number that is infinite or huge; empty: there is none."""
+    if (found := beyond(values)) is None:
         return ""
-    size = "is not finite" if np.isinf(values[wrong[0]]) else f"is too large (at most {LARGEST:g})"
-    where = table_sources.place(source, int(wrong[0])).removeprefix(f"{source}, ")
-    return f"{values[wrong[0]]:g} in {where} {size}; {_ADVICE}"
+    row, size = found
+    return f"{values[row]:g} in {table_sources.within(source, row)} is {size}; {_ADVICE}"
 
 
 def far(values: np.ndarray, source: Source) -> tuple[Literal["ok", "warning", "error"], str]:
@@ -37,7 +43,7 @@ def far(values: np.ndarray, source: Source) -> tuple[Literal["ok", "warning", "e
     severity: Literal["warning", "error"] = "error" if away[row] > TOO_FAR * spread > 0 else "warning"
     if severity == "warning" and abs(values[row]) < LARGE:
         return "ok", ""
-    where = table_sources.place(source, row).removeprefix(f"{source}, ")
+    where = table_sources.within(source, row)
     how = "too far" if severity == "error" else "far"
     told = f"{values[row]:g} in {where} is {how} from the other numbers (their median is {median:g})"
     return severity, f"{told}; {_ADVICE}"

@@ -14,8 +14,8 @@ from vflbench.data.columns import judging
 from vflbench.data.columns.judging import ColumnReport, Judged, Remark, Severity
 from vflbench.data.divide import splits
 from vflbench.data.readers import table_sources
-from vflbench.data.readers.cells import Column
-from vflbench.data.readers.table_sources import Source
+from vflbench.data.readers.cells import Column, words
+from vflbench.data.readers.table_sources import ReadTable, Source
 from vflbench.types import ConfigError, DataError, Problem, VflbenchError
 
 DIVISION = ("algorithm.parties", "dataset.columns")  # keys that are checked once all columns are known
@@ -64,7 +64,7 @@ class Findings:
 
 def places(source: Source, rows: Sequence[int]) -> str:
     """How a message names several rows: the first few by their lines."""
-    first = [table_sources.place(source, row).removeprefix(f"{source}, ") for row in rows[:SHOWN]]
+    first = [table_sources.within(source, row) for row in rows[:SHOWN]]
     more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
     return f"{', '.join(first)}{more}"
 
@@ -74,16 +74,15 @@ def others(source: Source, rows: Sequence[int]) -> str:
     return f" (also {places(source, rows[1:])})" if len(rows) > 1 else ""
 
 
-def blank(source: Source, held: Mapping[str, Column], features: Sequence[str]) -> Iterator[str]:
+def blank(table: ReadTable, features: Sequence[str]) -> Iterator[str]:
     """Rows that have no value in any column to learn from."""
-    present = [held[name] for name in features if held[name].kind != "empty"]
+    present = [table.columns[name] for name in features if table.columns[name].kind != "empty"]
     if present and (rows := np.flatnonzero(np.all([column.null for column in present], axis=0)).tolist()):
-        yield f"{source}: no value in any column to learn from in {places(source, rows)}"
+        yield f"{table}: no value in any column to learn from in {places(table.source, rows)}"
 
 
 def inspect(
-    sources: Sequence[Source],
-    held: Sequence[dict[str, Column]],
+    tables: Sequence[ReadTable],
     features: Sequence[Sequence[str]],
     rows: Sequence[np.ndarray | slice],
     keys: Keys,
@@ -92,12 +91,12 @@ def inspect(
 
     Parameters
     ----------
-    held : per file its columns; those that are judged are taken out.
+    tables : the columns that are judged are taken out.
     rows : per file those that are used.
     """
     return [
-        [judging.judge(source, name, own.pop(name), chosen, keys) for name in names]
-        for source, own, names, chosen in zip(sources, held, features, rows, strict=True)
+        [judging.judge(table.source, name, table.columns.pop(name), chosen, keys) for name in names]
+        for table, names, chosen in zip(tables, features, rows, strict=True)
     ]
 
 
@@ -107,12 +106,10 @@ def without(judged: Sequence[Judged], named: Collection[str], keys: Keys) -> lis
     return [judging.names_rows(own) if own.report.column in {*named} - {*asked} else own for own in judged]
 
 
-def errors(source: Source, judged: Iterable[Judged]) -> list[str]:
+def errors(table: ReadTable, judged: Iterable[Judged]) -> list[str]:
     """What must be mended before anything can be learnt from the file."""
     return [
-        f"{source}, {report.name}: {remark.message}"
-        for report, remark in _remarks(judged)
-        if remark.severity == "error"
+        f"{table}, {report.name}: {remark.message}" for report, remark in _remarks(judged) if remark.severity == "error"
     ]
 
 
@@ -139,18 +136,15 @@ def _named(names: Sequence[str]) -> str:
 
 def not_numbers(source: Source, cells: Column) -> str:
     """Which cells are no numbers: the first one, and the lines of a few others."""
-    import pandas as pd
-
-    rows = np.flatnonzero(pd.to_numeric(pd.Series(cells.values), errors="coerce").isna() & ~cells.null).tolist()
-    return f", as {cells.values[rows[0]]!r} in {places(source, rows)}" if rows and cells.kind == "text" else ""
+    rows = np.flatnonzero(words(cells)).tolist() if cells.kind == "text" else []
+    return f", as {cells.values[rows[0]]!r} in {places(source, rows)}" if rows else ""
 
 
 # --- what was made of the files ---------------------------------------------------------------------------------------
 
 
 def summary(
-    sources: Sequence[Source],
-    counts: Sequence[int],
+    tables: Sequence[ReadTable],
     rows: Sequence[np.ndarray | slice],
     reports: Sequence[Sequence[ColumnReport]],
     blanks: Sequence[Sequence[str]],
@@ -160,18 +154,17 @@ def summary(
 
     Parameters
     ----------
-    counts : per file, of its rows.
     rows : per file those that are used.
     blanks : per file, what `blank` found.
     labelled : of the first file's rows that not all have, those with a label.
     """
     found = []
-    for i, (source, count, chosen, own) in enumerate(zip(sources, counts, rows, reports, strict=True)):
-        alone = take(chosen, count).tolist()
+    for i, (table, chosen, own) in enumerate(zip(tables, rows, reports, strict=True)):
+        source, alone = table.source, take(chosen, table.rows).tolist()
         kept = [report for report in own if report.features]
         missing = {report.column: report.missing for report in kept if report.taken_for != "category"}
         levels = {report.column: report.features for report in kept if report.taken_for == "category"}
-        about = {"file": judging.file_of(source), "rows": count, "matched": count - len(alone)}
+        about = {"file": judging.file_of(source), "rows": table.rows, "matched": table.rows - len(alone)}
         about |= {"not_in_all": len(alone), "labelled_not_in_all": 0 if i else labelled}
         about |= {"not_in_all_at": places(source, alone)}
         about |= {"imputed": {name: gaps for name, gaps in missing.items() if gaps}, "encoded": levels}

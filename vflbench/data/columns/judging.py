@@ -30,6 +30,8 @@ LONG = 100  # characters of a text that is no category
 _NAMELESS = re.compile(r"(Unnamed: \d+([._].*)?|\.\.\.\d+)?")  # as programs write that a column has no name
 _NUMBERED = re.compile(r"index|level_\d+|column\d+")  # names that pandas or we give to columns without one
 LEFT_OUT = "left out"
+ROW_NUMBERS = "it has no name and numbers the rows, so it is left out"
+IN_ORDER = "it numbers the rows in their order. If it has no other meaning, list"
 NAMES = "its texts name each row"
 # what stands before the sums below a table
 SUMS: tuple[str, ...] = ("sum", "sums", "total", "totals", "grand total")
@@ -115,8 +117,7 @@ def judge(source: Source, name: str, cells: Column, rows: np.ndarray | slice, ke
     elif cells.kind == "number":
         found = about.number(cells.values.astype(np.float64))
     elif cells.kind == "date":
-        days = np.where(about.null, np.nan, cells.values.astype(np.int64) / 86.4e9)
-        found = about.scaled("date", days, "its type is date")
+        found = about.scaled("date", days(cells), "its type is date")
     elif cells.kind == "text":
         found = about.coerced() if name in keys.numbers else about.text()
     else:
@@ -158,6 +159,17 @@ def category(cells: Column) -> tuple[np.ndarray, tuple[str, ...], list[tuple[str
     places = {name: place for place, name in enumerate(kept)}
     numbers = np.array([*(places[name] for name in chosen), len(kept)])  # the last one is for -1
     return numbers[codes], tuple(kept), [(text, name) for text, name in zip(found, chosen, strict=True) if text != name]
+
+
+def days(cells: Column) -> np.ndarray:
+    """A column of dates as days since 1970, (n,) float64; NaN: missing."""
+    return np.where(cells.null, np.nan, cells.values.astype(np.int64) / 86.4e9)
+
+
+def constant(complete: bool) -> str:
+    """The sentence about a column of one value, which every cell has if it is `complete`."""
+    same = "all cells have the same value" if complete else "all cells with a value have the same one"
+    return f"{same}, so it is dropped"
 
 
 def differ(merged: Sequence[tuple[str, str]], what: str) -> str:
@@ -261,7 +273,7 @@ class _About:
         return ColumnReport(file_of(self.source), self.column, kind, why, **{**counts, **more})
 
     def _at(self, row: int) -> str:
-        return table_sources.place(self.source, row).removeprefix(f"{self.source}, ")
+        return table_sources.within(self.source, row)
 
     def left_out(self, kind: Kind, why: str, message: str, severity: Severity = "note", key: str = "") -> Judged:
         """A column that is no feature."""
@@ -278,17 +290,15 @@ class _About:
             return self.left_out("number", "it holds numbers", far, severity, "dataset.missing_words")
         asked = self.column in self.keys.numbers
         if not asked and numbers_rows(self.column, values):
-            message = "it has no name and numbers the rows, so it is left out"
             advice = f"List {self.column!r} in dataset.numbers to keep it"
-            return self.left_out("row number", "it counts", f"{message}. {advice}", "warning", "dataset.numbers")
-        days = None if asked else dates.of_integers(values)
-        if days is not None:
-            found = self.scaled("date", days, "its numbers are dates, as 20201231")
+            return self.left_out("row number", "it counts", f"{ROW_NUMBERS}. {advice}", "warning", "dataset.numbers")
+        read = None if asked else dates.of_integers(values)
+        if read is not None:
+            found = self.scaled("date", read, "its numbers are dates, as 20201231")
             return found.remark("note", "its numbers are read as dates (year, month, day)", "dataset.numbers")
         found = self.scaled("number", values, "all cells are numbers")
         if found.values is not None and not asked and counts_rows(values):
-            advice = "it numbers the rows in their order. If it has no other meaning, list it in dataset.leave_out"
-            found = found.remark("warning", advice, "dataset.leave_out")
+            found = found.remark("warning", f"{IN_ORDER} it in dataset.leave_out", "dataset.leave_out")
         return found.remark(severity, far, "dataset.missing_words") if far else found
 
     def scaled(self, kind: Kind, values: np.ndarray, why: str) -> Judged:
@@ -296,7 +306,7 @@ class _About:
         known = values[self.rows]
         known = known[~np.isnan(known)]
         if known.min() == known.max():
-            return self.left_out("constant", "it has one value", f"{self._constant(len(known))}, so it is dropped")
+            return self.left_out("constant", "it has one value", constant(len(known) == len(self.null[self.rows])))
         words = self.cells.words
         odd = sum(count for _, count, _ in words)
         at = f"{words[0][0]!r} in {self._at(words[0][2])}" if words else ""
@@ -308,10 +318,6 @@ class _About:
         listed = ", ".join(f"{word!r} ({count})" for word, count, _ in words)
         message = f"{odd} cells count as missing, as the others are {kind}s: {listed}, first in {self._at(words[0][2])}"
         return Judged(report, values).remark("note", message, "dataset.categories")
-
-    def _constant(self, known: int) -> str:
-        count = len(self.null[self.rows])
-        return "all cells have the same value" if known == count else "all cells with a value have the same one"
 
     def _numbers(self, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return written_numbers.values(texts, table_sources.decimal(self.source))
@@ -355,7 +361,7 @@ class _About:
         known = known.mask(known.isin([text for text in known.dropna().unique() if means_missing(text)]))
         there = known.notna().to_numpy()
         read = dates.read(known.to_numpy(), self.keys.dates)
-        if read is not None and not (there & np.isnan(read.days)).any():
+        if read is not None and read.all_of(there):
             return self._dates(read)
         numbers, meant = self._numbers(known.where(there, None).to_numpy())
         if 2 * meant.sum() > there.sum():
@@ -371,8 +377,7 @@ class _About:
             return found
         key = "dataset.dates"
         if read.ambiguous:
-            message = f"no cell shows whether the day or the month comes first: read as {read.writing}"
-            found = found.remark("warning", f"{message}. Set {key} to day_first or month_first", key)
+            found = found.remark("warning", f"{read.doubt}. Set {key} to day_first or month_first", key)
         elif "first" in read.writing:
             found = found.remark("note", f"read as {read.writing}, {read.why}", key)
         elif read.writing != "dates":
@@ -439,7 +444,7 @@ class _About:
         report = self._report("category", why, becomes=f"{len(used)} 0/1 columns", features=len(used))
         report = replace(report, distinct=int((used < len(names)).sum()))
         if len(used) == 1:
-            return self.left_out("constant", "it has one value", "all cells have the same value, so it is dropped")
+            return self.left_out("constant", "it has one value", constant(complete=True))
         found = Judged(report, codes.astype(np.float64), (*names, ""))
         if merged:
             found = found.remark("note", differ(merged, "category"))

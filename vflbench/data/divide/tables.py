@@ -105,48 +105,17 @@ def divide(
     """
     _check_labels(raw)
     raw = replace(raw, tables=tuple(replace(table, keys=joining(table, raw.joins)) for table in raw.tables))
-    tables = {table.name: table for table in raw.tables}
-    label = tables[raw.label_table]
+    label = next(table for table in raw.tables if table.name == raw.label_table)
     features = {t.name: t.features for t in raw.tables}
     if not standardized:
         features = {t.name: standardize(t, splits["train"] if t is label else None) for t in raw.tables}
-    mapped = {}
-    for split in SPLITS:
-        rows = splits[split]
-        if not len(rows) and split == "val":
-            continue
-        keys = {t.name: _handed_over(t, rows if t is label else np.arange(len(t.features))) for t in raw.tables}
-        if split != "train" or layout == "aligned":
-            try:
-                mapped[split] = join(keys, raw.joins, raw.label_table)
-            except DataError as error:
-                raise DataError(f"{split} rows ({len(rows)} of {raw.label_table}): {error}") from None
+    mapped = _mapped(raw, splits, layout)
     _check_classes(raw, splits, mapped, metric)
-    names = tuple(tables)
     answers = {split: raw.labels[splits[split]][rows[raw.label_table]] for split, rows in mapped.items()}
-    held_out = {s: HeldOut(tuple(rows[n] for n in names), answers[s]) for s, rows in mapped.items() if s != "train"}
     if layout == "aligned":
-        blocks = {
-            split: tuple(
-                take(take(features[n], splits[split]) if n == raw.label_table else features[n], rows[n]) for n in names
-            )
-            for split, rows in mapped.items()
-        }
-        train, labels = blocks.pop("train"), answers.pop("train")
-        sent = {t.name: table_size(features[t.name], t.keys) for t in raw.tables if t is not label}
-        return AlignedTask(
-            name,
-            source,
-            metric,
-            raw.classes,
-            names.index(raw.label_table),
-            train,
-            labels,
-            blocks,
-            answers,
-            table_sizes=sent,
-        )  # fmt: skip
-
+        return _aligned(name, raw, features, splits, mapped, answers, source, metric)
+    names = tuple(features)
+    held_out = {s: HeldOut(tuple(rows[n] for n in names), answers[s]) for s, rows in mapped.items() if s != "train"}
     clients: list[RelationalPart] = []
     for table in raw.tables:
         apart = {split: splits[split] for split in held_out}
@@ -156,6 +125,47 @@ def divide(
     return RelationalTask(
         name, source, metric, raw.classes, names, raw.label_table, raw.joins, tuple(clients), held_out
     )
+
+
+def _mapped(raw: RawTables, splits: Mapping[str, np.ndarray], layout: str) -> dict[str, dict[str, np.ndarray]]:
+    """Per split that is scored, and per table, which of its rows belongs to each joined row; aligned: of all splits."""
+    mapped = {}
+    for split in SPLITS:
+        rows = splits[split]
+        if (not len(rows) and split == "val") or (split == "train" and layout != "aligned"):
+            continue
+        keys = {}
+        for table in raw.tables:
+            own = rows if table.name == raw.label_table else np.arange(len(table.features))
+            keys[table.name] = _handed_over(table, own)
+        try:
+            mapped[split] = join(keys, raw.joins, raw.label_table)
+        except DataError as error:
+            raise DataError(f"{split} rows ({len(rows)} of {raw.label_table}): {error}") from None
+    return mapped
+
+
+def _aligned(
+    name: str,
+    raw: RawTables,
+    features: Mapping[str, np.ndarray],
+    splits: Mapping[str, np.ndarray],
+    mapped: Mapping[str, Mapping[str, np.ndarray]],
+    answers: dict[str, np.ndarray],
+    source: DataSource,
+    metric: Metric,
+) -> AlignedTask:
+    """The joined rows of every split, a block for each table."""
+    blocks = {}
+    for split, rows in mapped.items():
+        of = {n: take(values, splits[split]) if n == raw.label_table else values for n, values in features.items()}
+        blocks[split] = tuple(take(values, rows[n]) for n, values in of.items())
+    train, labels = blocks.pop("train"), answers.pop("train")
+    sent = {t.name: table_size(features[t.name], t.keys) for t in raw.tables if t.name != raw.label_table}
+    owner = list(features).index(raw.label_table)
+    return AlignedTask(
+        name, source, metric, raw.classes, owner, train, labels, blocks, answers, table_sizes=sent
+    )  # fmt: skip
 
 
 def horizontal(

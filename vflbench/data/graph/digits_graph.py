@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from vflbench.cards.data.graph.digits_graph import Config
+from vflbench.data.digits import images
 from vflbench.data.divide import partition
 from vflbench.data.divide.partition import RawGraph
-from vflbench.data.tabular.digits import images
 from vflbench.data.tasks import GraphTask
 from vflbench.types import DataSource
 

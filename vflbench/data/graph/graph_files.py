@@ -213,7 +213,7 @@ def _features(table: Table, drop: bool) -> tuple[Table, list[ColumnReport]]:
     constant = {*np.flatnonzero(values.min(axis=0) == values.max(axis=0)).tolist()} if drop else set()
     if len(constant) == len(table.names):
         return table, []
-    message = Remark("note", "all cells have the same value, so it is dropped")
+    message = Remark("note", judging.constant(complete=True))
     reports = [ColumnReport(table.file, table.names[i], "constant", "", remarks=(message,)) for i in sorted(constant)]
     return table.only([i for i in range(len(table.names)) if i not in constant]) if constant else table, reports
 

@@ -241,11 +241,8 @@ def _of_source(source: Source, file: str, key: str) -> Table:
         first, cells = _lines(source)
         return Table(file, names, [cells], lambda row: f"line {first + row}", header, named)
     kind = "id" if key in ("edges", "split") else None
-    held = table_sources.read(source, names, {name: kind for name in names if kind})
-
-    def place(row: int) -> str:
-        return table_sources.place(source, row).removeprefix(f"{source}, ")
-
+    held = table_sources.read_table(source, names, {name: kind for name in names if kind}).columns
+    place = functools.partial(table_sources.within, source)
     table = Table(file, names, [held[name] for name in names], place, header, named)
     return replace(table, columns=[_as_id(source, table, i) for i in range(len(names))]) if kind is None else table
 
@@ -253,7 +250,7 @@ def _of_source(source: Source, file: str, key: str) -> Table:
 def _as_id(source: Source, table: Table, column: int) -> Column:
     """The column; a text, which may be an ID, as it was written."""
     name, held = table.names[column], table.columns[column]
-    return table_sources.read(source, [name], {name: "id"})[name] if held.kind == "text" else held
+    return table_sources.read_table(source, [name], {name: "id"}).columns[name] if held.kind == "text" else held
 
 
 def _lines(source: Source) -> tuple[int, Column]:

@@ -322,6 +322,14 @@ def missing_as_null(cells: Any) -> Any:
     return pc.if_else(pc.is_in(plain, pa.array(MISSING)), pa.scalar(None, pa.string()), cells)
 
 
+def words(column: Column) -> np.ndarray:
+    """Which cells of a column of text are there but no numbers, (n,) bool."""
+    import pandas as pd
+
+    numbers = pd.to_numeric(pd.Series(column.values, dtype=object), errors="coerce")
+    return numbers.isna().to_numpy() & ~column.null
+
+
 def means_missing(text: str) -> bool:
     """Whether a text is a word for a missing number."""
     return text.strip().lower() in MISSING

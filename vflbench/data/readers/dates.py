@@ -66,6 +66,15 @@ class Dates:
     short: bool  #: some years have two digits
     why: str = ""  #: the day comes first, or the month
 
+    @property
+    def doubt(self) -> str:
+        """What to say where they are ambiguous."""
+        return f"no cell shows whether the day or the month comes first: read as {self.writing}"
+
+    def all_of(self, cells: np.ndarray) -> bool:
+        """Whether each of the `cells`, (n,) bool, is a date."""
+        return not (cells & np.isnan(self.days)).any()
+
 
 def read(values: np.ndarray, order: Order = "auto") -> Dates | None:
     """The texts `values`, (n,), as dates; None where fewer than half of the different ones are.

@@ -1,8 +1,8 @@
 """Sources of tables: texts, spreadsheets, Parquet, SQLite, DuckDB and PostgreSQL, opened read-only, read by columns.
 
-This is the one door to a user's files. `columns` names the columns, `read` returns them, `place` names the line of a
-row, and `form` says how the file is written. Separator, decimal sign, encoding, header and sheet are inferred, unless
-the `Source` has them: `Source("a.csv", separator=";", encoding="cp1252", header=False)`.
+This is the one door to a user's files and databases. `read_table` reads one, and `columns` names its columns before.
+`place` names the line of a row, and `form` says how the file is written. Separator, decimal sign, encoding, header and
+sheet are inferred, unless the `Source` has them: `Source("a.csv", separator=";", encoding="cp1252", header=False)`.
 
 A password comes from an environment variable, and no message shows it. Errors name a source by `str(source)`, and the
 password is removed from a database's own message.
@@ -86,6 +86,23 @@ class Source:
         if self.kind in FILES:
             return where
         return f"{where}, table {self.table}" if self.table else f"{where}, query"
+
+
+@dataclass(frozen=True)
+class ReadTable:
+    """Columns of one file of the user's, or of one table in a database, as read."""
+
+    source: Source
+    columns: dict[str, Column]  # each with `rows` cells
+    rows: int
+    stamp: str | None = None  # SHA-256 of the file, where the reader of the table wants one
+
+    def place(self, row: int) -> str:
+        """How a message names row `row`."""
+        return place(self.source, row)
+
+    def __str__(self) -> str:
+        return str(self.source)
 
 
 def check(source: Source, key: str) -> list[Problem]:
@@ -245,22 +262,28 @@ def read(source: Source, names: Sequence[str], types: Mapping[str, str]) -> dict
     return found
 
 
-def read_keyed(
-    source: Source, names: Sequence[str], types: Mapping[str, str], joined: Collection[str]
-) -> dict[str, Column]:
-    """As `read`. The keys in the columns `joined` are exact, and in the one writing in which they are compared.
+def read_table(
+    entry: Source, names: Sequence[str], types: Mapping[str, str] | None = None, joined: Collection[str] = ()
+) -> ReadTable:
+    """The columns `names` of a file, or of a table in a database, as `read` reads them.
+
+    Parameters
+    ----------
+    types : per column the type that it is declared to have.
+    joined : the columns whose keys are compared with other tables': they are exact, and in one writing.
 
     Raises
     ------
     DataError : as `read`; a key was rounded, or is written in two ways.
     """
-    found = read(source, names, {**types, **dict.fromkeys(joined, "id")})
+    types = types or {}
+    found = read(entry, names, {**types, **dict.fromkeys(joined, "id")})
     for name in joined:
         try:
-            found[name] = _key(source, name, found[name], types.get(name))
+            found[name] = _key(entry, name, found[name], types.get(name))
         except Wrong as error:
-            raise DataError(f"{place(source, error.row)}, column {name}: {error.reason}") from None
-    return found
+            raise DataError(f"{place(entry, error.row)}, column {name}: {error.reason}") from None
+    return ReadTable(entry, found, next((len(column.values) for column in found.values()), 0))
 
 
 def _key(source: Source, name: str, column: Column, declared: str | None) -> Column:
@@ -356,6 +379,11 @@ def place(source: Source, row: int) -> str:
     if source.kind == "excel":
         return f"{source}, row {spreadsheets.sheet_of(source).first + row}"
     return f"{source}, row {row}" if source.kind == "parquet" else str(source)
+
+
+def within(source: Source, row: int) -> str:
+    """As `place`, where the message has named the file already."""
+    return place(source, row).removeprefix(f"{source}, ")
 
 
 def beside(source: Source) -> list[tuple[str, str]]:

@@ -24,8 +24,8 @@ from vflbench.data.divide.tables import RawTables
 from vflbench.data.readers import row_facts, table_sources
 from vflbench.data.readers.cells import TYPES, Column, concatenate, digest, hashes, stable_order
 from vflbench.data.readers.keys import near, shown
-from vflbench.data.readers.table_sources import Source
-from vflbench.data.relational.sql_columns import Part, as_text, marked, misspelt, place_of, raw_table, summary
+from vflbench.data.readers.table_sources import ReadTable, Source
+from vflbench.data.relational.sql_columns import as_text, marked, misspelt, place_of, raw_table, summary
 from vflbench.data.relational.sql_config import TASKS, called, check, deciding, joins_of, keys_of, parts_of, roles_of
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.data.tasks.base import replace_at
@@ -141,7 +141,7 @@ def _divided(
     return drawn
 
 
-def _known(config: Config, parts: Sequence[Part]) -> dict[str, np.ndarray]:
+def _known(config: Config, parts: Sequence[ReadTable]) -> dict[str, np.ndarray]:
     """What the split follows: the time and the entity of each row, where a key names their columns.
 
     Raises
@@ -184,7 +184,7 @@ def _read_keys(config: Config, name: str, source: Source) -> tuple[dict[str, Col
     """The key columns of a part for the mapping, and a stamp that changes with the part."""
     keys = keys_of(config, name)
     file = _file_stamp(source)
-    columns = table_sources.read_keyed(source, keys, config.tables[name].types, keys) if keys else {}
+    columns = table_sources.read_table(source, keys, config.tables[name].types, keys).columns if keys else {}
     return columns, (file, digest(list(columns.values())) if keys else None)
 
 
@@ -250,7 +250,7 @@ def _declaration(table: str, column: str) -> str:
     return f"dataset.tables.{table}.types={{{column}: {'|'.join(TYPES)}}}"
 
 
-def _read(config: Config, name: str, source: Source, held: Sequence[str], stamp: _Stamp) -> Part:
+def _read(config: Config, name: str, source: Source, held: Sequence[str], stamp: _Stamp) -> ReadTable:
     """A part's keys and features together.
 
     Raises
@@ -262,9 +262,9 @@ def _read(config: Config, name: str, source: Source, held: Sequence[str], stamp:
     if table.features is not None:
         named = [*roles_of(config, name).values(), deciding(config, name).values()]
         wanted = list(dict.fromkeys(column for columns in named for column in columns))
-    columns = table_sources.read_keyed(source, wanted, table.types, [key for key in keys if key in wanted])
-    part = Part(source, columns, _file_stamp(source))
-    now = (part.file, digest([columns[key] for key in keys]) if keys else None)
+    part = table_sources.read_table(source, wanted, table.types, [key for key in keys if key in wanted])
+    part, columns = dataclasses.replace(part, stamp=_file_stamp(source)), part.columns
+    now = (part.stamp, digest([columns[key] for key in keys]) if keys else None)
     if now != stamp:
         rows = f" (rows then and now: {stamp[1][0]}, {part.rows})" if stamp[1] else ""
         advice = "start again once it is left alone"
@@ -275,10 +275,10 @@ def _read(config: Config, name: str, source: Source, held: Sequence[str], stamp:
         return part
     order = stable_order(columns, keys)
     ordered = {column: Column(cells.kind, cells.values[order]) for column, cells in columns.items()}
-    return Part(source, ordered, table_sources.stamp(source))
+    return dataclasses.replace(part, columns=ordered, stamp=table_sources.stamp(source))
 
 
-def _labels(config: Config, name: str, parts: Sequence[Part]) -> tuple[np.ndarray, int]:
+def _labels(config: Config, name: str, parts: Sequence[ReadTable]) -> tuple[np.ndarray, int]:
     """Targets, (n,) float64, and 0; or classes, (n,) int64, and their number."""
     import pandas as pd
 
@@ -337,7 +337,7 @@ def _classes(config: Config, where: str, parts: Sequence[Column]) -> list[str]:
     return found
 
 
-def _source(config: Config, found: Mapping[str, Sequence[Part]]) -> DataSource:
+def _source(config: Config, found: Mapping[str, Sequence[ReadTable]]) -> DataSource:
     """Names and checksums of files, and checksums of a server's rows: no paths, hosts or users."""
     kinds = {"csv": "CSV", "parquet": "Parquet", "excel": "spreadsheet", "sqlite": "SQLite"}
     kinds |= {"duckdb": "DuckDB", "postgresql": "PostgreSQL"}
@@ -348,7 +348,7 @@ def _source(config: Config, found: Mapping[str, Sequence[Part]]) -> DataSource:
         notes.append(f"{called(config, name)}: {formats}{several}")
         for part in parts:
             if part.source.path is not None:
-                files.append((part.source.path.name, str(part.file)))
+                files.append((part.source.path.name, str(part.stamp)))
                 files += table_sources.beside(part.source)
             else:
                 content = np.sort(hashes(list(part.columns.values())))

@@ -2,18 +2,29 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from vflbench.cards.data.relational.sql import Config
 from vflbench.data.columns import extremes, leaks
-from vflbench.data.columns.judging import MOST_CATEGORIES, ColumnReport, Judged, Kind, counts_rows, numbers_rows
+from vflbench.data.columns.judging import (
+    IN_ORDER,
+    MOST_CATEGORIES,
+    ROW_NUMBERS,
+    ColumnReport,
+    Judged,
+    Kind,
+    constant,
+    counts_rows,
+    days,
+    numbers_rows,
+)
 from vflbench.data.divide.tables import RawTable, RawTables, joining
-from vflbench.data.readers import dates, table_sources
-from vflbench.data.readers.cells import Column, Wrong, as_type, concatenate, refuse_rounded
-from vflbench.data.readers.table_sources import Source
+from vflbench.data.readers import dates
+from vflbench.data.readers.cells import Column, Wrong, as_type, concatenate, refuse_rounded, words
+from vflbench.data.readers.table_sources import ReadTable
 from vflbench.data.relational.sql_config import called, deciding, keys_of, roles_of
 from vflbench.data.tasks.join import hand_over, join
 from vflbench.types import DataError
@@ -21,32 +32,14 @@ from vflbench.types import DataError
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Part:
-    """The rows of one part, in their order."""
-
-    source: Source
-    columns: dict[str, Column]
-    file: str | None  # sha256
-
-    @property
-    def rows(self) -> int:
-        """How many there are."""
-        return len(next(iter(self.columns.values())).values)
-
-    def place(self, row: int) -> str:
-        """How a message names row `row`."""
-        return table_sources.place(self.source, row)
-
-
-def place_of(parts: Sequence[Part], row: int) -> str:
+def place_of(parts: Sequence[ReadTable], row: int) -> str:
     """How a message names a row that is counted through all parts."""
     ends = np.cumsum([part.rows for part in parts])
     which = int(np.searchsorted(ends, row, side="right"))
     return parts[which].place(row - int(ends[which]) + parts[which].rows)
 
 
-def raw_table(config: Config, name: str, parts: Sequence[Part]) -> tuple[RawTable, list[Judged]]:
+def raw_table(config: Config, name: str, parts: Sequence[ReadTable]) -> tuple[RawTable, list[Judged]]:
     """The parts as one table, its features as numbers; and what was made of each column."""
     table, keys = config.tables[name], keys_of(config, name)
     columns = {column: concatenate([part.columns[column] for part in parts]) for column in parts[0].columns}
@@ -77,10 +70,10 @@ def raw_table(config: Config, name: str, parts: Sequence[Part]) -> tuple[RawTabl
 def _dates(column: Column) -> dates.Dates | None:
     """The dates of a text column; None where some cell is none."""
     found = dates.read(column.values) if column.kind == "text" else None
-    return None if found is None or (np.isnan(found.days) & ~column.null).any() else found
+    return found if found is not None and found.all_of(~column.null) else None
 
 
-def _numeric(config: Config, name: str, columns: Mapping[str, Column], parts: Sequence[Part]) -> list[str]:
+def _numeric(config: Config, name: str, columns: Mapping[str, Column], parts: Sequence[ReadTable]) -> list[str]:
     """The columns of numbers and dates; a warning names other columns."""
     left_out = [column for column, cells in columns.items() if cells.kind not in ("number", "date")]
     for column in left_out:
@@ -98,24 +91,22 @@ def _numeric(config: Config, name: str, columns: Mapping[str, Column], parts: Se
 
 
 def _feature(
-    config: Config, name: str, column: str, cells: Column, parts: Sequence[Part], read: dates.Dates | None
+    config: Config, name: str, column: str, cells: Column, parts: Sequence[ReadTable], read: dates.Dates | None
 ) -> Judged:
     """A column of numbers or dates; `read` says how it was written, if its cells were texts."""
     where = called(config, name)
     if cells.kind not in ("number", "date", "empty"):
         raise DataError(f"{where}, column {column}: {_not_numeric(cells, column, parts)}")
     values = _values(cells)
-    if (huge := np.abs(values) > extremes.LARGEST).any():
-        row = int(huge.argmax())
-        size = "not finite" if np.isinf(values[row]) else f"too large (at most {extremes.LARGEST:g})"
+    if (wrong := extremes.beyond(values)) is not None:
+        row, size = wrong
         raise DataError(f"{where}: {place_of(parts, row)}, column {column}: a value is {size}")
     kind: Kind = "date" if read or cells.kind == "date" else "number"
     own = Judged(ColumnReport(where, column, kind, "its cells are numbers or dates", features=1), values)
     if read is None:
         return own
     if read.ambiguous:
-        message = f"no cell shows whether the day or the month comes first: read as {read.writing}"
-        return own.remark("warning", f"{message}. If that is wrong, write years first, as 2020-12-31")
+        return own.remark("warning", f"{read.doubt}. If that is wrong, write years first, as 2020-12-31")
     return own.remark("note", f"read as {read.writing}")
 
 
@@ -128,29 +119,25 @@ def _informative(judged: Sequence[Judged], name: str, others: bool) -> list[Judg
         out = Judged(replace(own.report, features=0))
         if not len(known) or known.min() == known.max():
             out = Judged(replace(out.report, taken_for="constant"))
-            own = out.remark("note", "all cells with a value have the same one, so it is dropped")
+            own = out.remark("note", constant(complete=False))
         elif numbers_rows(column, values):
             out = Judged(replace(out.report, taken_for="row number"))
-            message = "it has no name and numbers the rows, so it is left out"
-            own = out.remark("warning", f"{message}. {key} can list it to keep it", key)
+            own = out.remark("warning", f"{ROW_NUMBERS}. {key} can list it to keep it", key)
         elif counts_rows(values):
-            message = "it numbers the rows in their order. If it has no other meaning, list only the others"
-            own = own.remark("warning", f"{message} in {key}", key)
+            own = own.remark("warning", f"{IN_ORDER} only the others in {key}", key)
         found.append(own)
     return found if others or any(own.values is not None for own in found) else list(judged)
 
 
 def misspelt(column: Column) -> int | None:
     """The first row of a text column that is no number, if more than nine of ten cells are numbers."""
-    import pandas as pd
-
     if column.kind != "text":
         return None
-    words = pd.to_numeric(pd.Series(column.values, dtype=object), errors="coerce").isna().to_numpy() & ~column.null
-    return int(words.argmax()) if 0 < 10 * words.sum() < (~column.null).sum() else None
+    wrong = words(column)
+    return int(wrong.argmax()) if 0 < 10 * wrong.sum() < (~column.null).sum() else None
 
 
-def _not_numeric(column: Column, name: str, parts: Sequence[Part]) -> str:
+def _not_numeric(column: Column, name: str, parts: Sequence[ReadTable]) -> str:
     """Why a column that is listed as a feature cannot be one."""
     for part in parts:
         own = part.columns[name]
@@ -164,8 +151,7 @@ def _not_numeric(column: Column, name: str, parts: Sequence[Part]) -> str:
 def _values(column: Column) -> np.ndarray:
     """The column as (n,) float32; dates as days since 1970, which float32 holds to a few minutes."""
     if column.kind == "date":
-        days = (column.values - np.datetime64(0, "us")) / np.timedelta64(1, "D")
-        return np.asarray(days, dtype=np.float32)  # NaT becomes NaN
+        return days(column).astype(np.float32)
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, which is an error
         return column.values.astype(np.float64).astype(np.float32)
 

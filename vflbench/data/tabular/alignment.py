@@ -14,9 +14,9 @@ import numpy as np
 
 from vflbench.data.columns import inspection
 from vflbench.data.matching import DIGEST, PLACE
-from vflbench.data.readers import keys, table_sources
-from vflbench.data.readers.cells import Column, Wrong
-from vflbench.data.readers.table_sources import Source
+from vflbench.data.readers import keys
+from vflbench.data.readers.cells import Wrong
+from vflbench.data.readers.table_sources import ReadTable
 from vflbench.data.tabular import positions
 from vflbench.types import DataError
 
@@ -38,8 +38,7 @@ class Alignment:
 def align(
     ids: Sequence[Sequence[str]],
     how: str,
-    sources: Sequence[Source],
-    held: Sequence[dict[str, Column]],
+    tables: Sequence[ReadTable],
     looked_at: Sequence[Sequence[str]],
 ) -> Alignment:
     """How the files' rows are brought together.
@@ -48,96 +47,93 @@ def align(
     ----------
     ids : per file the columns whose values together identify a sample; none: row i of all files is the same sample.
     how : ``dataset.alignment``.
-    held, looked_at : per file its columns, and the names of those that may show how rows belong together.
+    looked_at : per file the names of columns that may show how rows belong together.
 
     Raises
     ------
     DataError : the rows or the IDs do not match.
     """
     if not any(ids):
-        return _by_position(sources, held, looked_at)
-    none = tuple(frozenset[str]() for _ in sources)
-    files = Files(ids, held, looked_at)
-    every = [_checked(*own, files) for own in zip(sources, held, ids, strict=True)]
-    if len(sources) == 1:
+        return _by_position(tables, looked_at)
+    none = tuple(frozenset[str]() for _ in tables)
+    files = Files(ids, tables, looked_at)
+    every = [_checked(*own, files) for own in zip(tables, ids, strict=True)]
+    if len(tables) == 1:
         return Alignment([slice(None)], "", (), none)
     column = " and ".join(dict.fromkeys(_listed(own) for own in ids))
     first, places = every[0], [own.of for own in every]
-    for source, other in zip(sources[1:], every[1:], strict=True):
-        for told in near(sources[0], first, source, other):
+    for table, other in zip(tables[1:], every[1:], strict=True):
+        for told in near(tables[0], first, table, other):
             log.warning("%s", told)
-        _refuse_apart(sources[0], first, source, other, column)
+        _refuse_apart(tables[0], first, table, other, column)
     messages: list[Sent] = []
     if how != "given":
         match, name = (_intersect, "private set intersection") if how == "psi" else (_hash, "hashed IDs")
         kept, messages = match([list(own) for own in places])
         if not kept:
-            raise DataError(f"no ID in column {column} is in all of {', '.join(map(str, sources))}")
+            raise DataError(f"no ID in column {column} is in all of {', '.join(map(str, tables))}")
         had = ", ".join(str(len(own)) for own in places)
         note = f"{name} kept {len(kept)} IDs of {had}, with {sum(size for *_, size in messages)} bytes before the run"
     else:
         kept, note = list(first.of), f"aligned by {column}"
-        for source, other in zip(sources[1:], every[1:], strict=True):
-            _refuse_unlike(sources[0], first, source, other)
+        for table, other in zip(tables[1:], every[1:], strict=True):
+            _refuse_unlike(tables[0], first, table, other)
     rows: list[np.ndarray | slice] = [np.array([own[name] for name in kept]) for own in places]
     return Alignment(rows, note, tuple(messages), none)
 
 
-def _by_position(
-    sources: Sequence[Source], held: Sequence[dict[str, Column]], looked_at: Sequence[Sequence[str]]
-) -> Alignment:
-    none = tuple(frozenset[str]() for _ in sources)
-    if len(sources) == 1:
+def _by_position(tables: Sequence[ReadTable], looked_at: Sequence[Sequence[str]]) -> Alignment:
+    none = tuple(frozenset[str]() for _ in tables)
+    if len(tables) == 1:
         return Alignment([slice(None)], "", (), none)
-    counts = [len(next(iter(columns.values())).values) for columns in held]
-    shared = positions.shared(held, looked_at)
-    for source, count in zip(sources[1:], counts[1:], strict=True):
-        if count != counts[0]:
+    first, shared = tables[0], positions.shared(tables, looked_at)
+    for table in tables[1:]:
+        if table.rows != first.rows:
             advice = "without dataset.id row i of all files must be the same sample; name the column of the IDs"
-            advice += "".join(f", perhaps {positions.key(pair, sources)}" for pair in shared[:1])
-            raise DataError(f"{sources[0]} has {counts[0]} rows and {source} has {count}: {advice}")
-    named: list[set[str]] = [set() for _ in sources]
+            advice += "".join(f", perhaps {positions.key(pair, tables)}" for pair in shared[:1])
+            raise DataError(f"{first} has {first.rows} rows and {table} has {table.rows}: {advice}")
+    named: list[set[str]] = [set() for _ in tables]
     for pair in shared:
         if pair.row is not None:
-            raise DataError(positions.disproof(pair, sources, held))
+            raise DataError(positions.disproof(pair, tables))
         for file, columns in zip(pair.files, pair.columns, strict=True):
             if pair.names:
                 named[file].update(columns)
     proved = {file for pair in shared if pair.proves for file in pair.files}
-    for file, (source, own, names) in enumerate(zip(sources, held, looked_at, strict=True)):
-        if file not in proved and (found := positions.shuffled(own, names)) is not None:
-            raise DataError(positions.of_shuffled(source, own, *found))
+    for file, (table, names) in enumerate(zip(tables, looked_at, strict=True)):
+        if file not in proved and (found := positions.shuffled(table.columns, names)) is not None:
+            raise DataError(positions.of_shuffled(table, *found))
     note = "aligned by the order of their rows"
     if any(named):
         note += f", which {positions.called(sorted(set().union(*named)))} confirms"
-    return Alignment([slice(None)] * len(sources), note, (), tuple(map(frozenset, named)))
+    return Alignment([slice(None)] * len(tables), note, (), tuple(map(frozenset, named)))
 
 
-def _refuse_apart(source: Source, rows: Rows, other: Source, others: Rows, column: str) -> None:
+def _refuse_apart(table: ReadTable, rows: Rows, other: ReadTable, others: Rows, column: str) -> None:
     """Refuse files that have no ID in common."""
     if rows.of.keys().isdisjoint(others.of):
         ends = " and ".join(keys.shown(*(own.written(next(iter(own.of))) for own in (rows, others))))
-        raise DataError(f"{source} and {other} have no ID in common in column {column}, whose first ones are {ends}")
+        raise DataError(f"{table} and {other} have no ID in common in column {column}, whose first ones are {ends}")
 
 
-def _refuse_unlike(source: Source, rows: Rows, other: Source, others: Rows) -> None:
+def _refuse_unlike(table: ReadTable, rows: Rows, other: ReadTable, others: Rows) -> None:
     """Refuse files of which one has IDs that the other lacks."""
-    for (has, held), (lacks, there) in itertools.permutations(((source, rows), (other, others))):
+    for (has, held), (lacks, there) in itertools.permutations(((table, rows), (other, others))):
         if only := [name for name in held.of if name not in there.of]:
             advice = "use dataset.alignment=psi or hashed, which keep the samples that all have"
             found = f"{len(only)} IDs of {has}, the first of them {only[0]!r}"
             raise DataError(f"{found}, are not in {lacks}; {advice}")
 
 
-def near(source: Source, rows: Rows, other: Source, others: Rows) -> Iterator[str]:
+def near(table: ReadTable, rows: Rows, other: ReadTable, others: Rows) -> Iterator[str]:
     """Name IDs of two files that differ only in how they are written, a sentence for each kind of difference."""
     for kind, pairs in keys.near(rows.of, others.of):
         pair = " and ".join(keys.shown(rows.written(pairs[0][0]), others.written(pairs[0][1])))
-        yield f"{len(pairs)} IDs of {source} and {other} differ only in {kind}, as {pair}; they are not matched"
+        yield f"{len(pairs)} IDs of {table} and {other} differ only in {kind}, as {pair}; they are not matched"
 
 
-def _checked(source: Source, held: dict[str, Column], columns: Sequence[str], files: Files) -> Rows:
-    rows = rows_of(source, held, columns, files)
+def _checked(table: ReadTable, columns: Sequence[str], files: Files) -> Rows:
+    rows = rows_of(table, columns, files)
     if rows.wrong:
         raise DataError(rows.wrong[0])
     for note in rows.notes:
@@ -147,15 +143,15 @@ def _checked(source: Source, held: dict[str, Column], columns: Sequence[str], fi
 
 @dataclass(frozen=True)
 class Files:
-    """All files, each with the columns of its IDs, all columns, and those that may show how rows belong together."""
+    """All files, each with the columns of its IDs, and those that may show how rows belong together."""
 
     ids: Sequence[Sequence[str]]
-    held: Sequence[dict[str, Column]]
+    tables: Sequence[ReadTable]
     looked_at: Sequence[Sequence[str]]
 
     def told_apart(self) -> str:
         """The end of a message about an ID of several rows: how these can be told apart."""
-        if len(self.held) == 1:
+        if len(self.tables) == 1:
             whose = self.ids[0][0]
             return f"; each ID must be there once. If {whose} says whose rows they are, {ENTITY.format(whose)}"
         for name in self.looked_at[0]:
@@ -167,12 +163,11 @@ class Files:
 
     def _tells_apart(self, name: str) -> bool:
         """Whether the column, which all files have, names their rows together with the IDs."""
-        known = zip(self.looked_at, self.held, strict=True)
-        if not all(name in own and positions.may_identify(held[name]) for own, held in known):
+        held = [table.columns for table in self.tables]
+        known = zip(self.looked_at, held, strict=True)
+        if not all(name in own and positions.may_identify(cells[name]) for own, cells in known):
             return False
-        one, *others = (
-            [held[column] for column in (*own, name)] for own, held in zip(self.ids, self.held, strict=True)
-        )
+        one, *others = ([cells[column] for column in (*own, name)] for own, cells in zip(self.ids, held, strict=True))
         for other in others:
             parts = [positions.coded(*pair) for pair in zip(one, other, strict=True)]
             known_parts = [part for part in parts if part is not None]
@@ -199,20 +194,20 @@ class Rows:
         return one([str(part.raw[self.of[name]]) for part in self.parts])
 
 
-def rows_of(source: Source, held: dict[str, Column], columns: Sequence[str], files: Files | None = None) -> Rows:
+def rows_of(table: ReadTable, columns: Sequence[str], files: Files | None = None) -> Rows:
     """The rows of a file by their IDs, which the `columns` have together, and what is wrong with them."""
     parts, notes, named = list[keys.Ids](), list[str](), f"column {_listed(columns)}"
     for column in columns:
         try:
-            parts.append(keys.of(held[column]))
+            parts.append(keys.of(table.columns[column]))
         except Wrong as error:
             return Rows(
                 {},
                 parts,
-                [f"{table_sources.place(source, error.row)}, column {positions.named(column)}: {error.reason}"],
+                [f"{table.place(error.row)}, column {positions.named(column)}: {error.reason}"],
                 [],
             )
-        notes += [f"{source}, column {column}: {parts[-1].note}"] if parts[-1].note else []
+        notes += [f"{table}, column {column}: {parts[-1].note}"] if parts[-1].note else []
     places: dict[str, int] = {}
     none, again = list[int](), list[int]()
     for row, cells in enumerate(zip(*(part.values for part in parts), strict=True)):
@@ -222,7 +217,7 @@ def rows_of(source: Source, held: dict[str, Column], columns: Sequence[str], fil
             again.append(row)
     wrong = []
     if none:
-        wrong.append(f"{table_sources.place(source, none[0])}, {named}: no ID{inspection.others(source, none)}")
+        wrong.append(f"{table.place(none[0])}, {named}: no ID{inspection.others(table.source, none)}")
     if again:
         name = one([part.values[again[0]] for part in parts])
         before, now = (one([str(part.raw[row]) for part in parts]) for row in (places[name], again[0]))
@@ -230,9 +225,7 @@ def rows_of(source: Source, held: dict[str, Column], columns: Sequence[str], fil
         if before != now:
             told += f": {keys.alike(before, now)}"
         advice = files.told_apart() if files and before == now else ""
-        wrong.append(
-            f"{table_sources.place(source, again[0])}, {named}: {told}{inspection.others(source, again)}{advice}"
-        )
+        wrong.append(f"{table.place(again[0])}, {named}: {told}{inspection.others(table.source, again)}{advice}")
     return Rows(places, parts, wrong, notes)
 
 

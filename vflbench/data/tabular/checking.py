@@ -16,14 +16,11 @@ from vflbench.data import sanity
 from vflbench.data.columns import inspection, judging
 from vflbench.data.columns.judging import ColumnReport
 from vflbench.data.readers import table_sources
-from vflbench.data.readers.cells import Column
-from vflbench.data.readers.table_sources import Form, Source
+from vflbench.data.readers.table_sources import Form, ReadTable
 from vflbench.data.tabular import alignment, entries, tabular_files
 from vflbench.data.tabular.alignment import Rows
 from vflbench.data.tasks import AlignedTask
 from vflbench.types import ConfigError, DataError, VflbenchError, refuse
-
-Held = dict[str, Column]  # the columns of a file
 
 
 @dataclass(frozen=True)
@@ -110,18 +107,18 @@ def _tried(config: Config, root: Path | None) -> tuple[list[str], AlignedTask | 
 
 def _file(
     config: Config, index: int, root: Path | None, rows: np.ndarray | slice
-) -> tuple[File, Rows | None, Source, Held] | None:
-    """A file by itself, its IDs, and where it is read from; None where it cannot be read. Cells of `rows` count."""
+) -> tuple[File, Rows | None, ReadTable] | None:
+    """A file by itself, its IDs, and its columns; None where it cannot be read. Cells of `rows` count."""
     try:
         refuse(entries.check([config.files[index]]))
         (source,) = entries.find([config.files[index]], root)
         names = table_sources.columns(source)
         ids = [name for name in tabular_files.ids_of(config)[index] if name in names]
-        held = table_sources.read(source, names, dict.fromkeys(ids, "id"))
-        judged = (judging.judge(source, name, held[name], rows, config) for name in names)
+        table = table_sources.read_table(source, names, dict.fromkeys(ids, "id"))
+        judged = (judging.judge(source, name, table.columns[name], rows, config) for name in names)
         reports = [_report(config, own.report, ids, index) for own in judged]
-        known = alignment.rows_of(source, held, ids) if ids else None
-        return File(str(source), len(held[names[0]].values), table_sources.form(source), reports), known, source, held
+        known = alignment.rows_of(table, ids) if ids else None
+        return File(str(source), table.rows, table_sources.form(source), reports), known, table
     except VflbenchError:
         return None
 
@@ -142,11 +139,7 @@ def _report(config: Config, about: ColumnReport, ids: Sequence[str], index: int)
 
 
 def _matching(
-    config: Config,
-    files: Sequence[File],
-    ids: Sequence[Rows | None],
-    sources: Sequence[Source],
-    held: Sequence[Held],
+    config: Config, files: Sequence[File], ids: Sequence[Rows | None], tables: Sequence[ReadTable]
 ) -> list[str]:
     """How the rows of several files belong together, and which IDs differ only in how they are written."""
     named = tabular_files.ids_of(config)
@@ -157,10 +150,11 @@ def _matching(
         common = len(set(rows[0].of).intersection(*(own.of for own in rows[1:])))
         counts = [f"{len(own.of)} of {file.name}" for file, own in zip(files, rows, strict=True)]
         told = f"Rows are matched by their IDs: {common} are in all files, of {' and '.join(counts)}."
-        others = zip(sources[1:], rows[1:], strict=True)
-        return [told, *(f"{line}." for own in others for line in alignment.near(sources[0], rows[0], *own))]
+        others = zip(tables[1:], rows[1:], strict=True)
+        return [told, *(f"{line}." for own in others for line in alignment.near(tables[0], rows[0], *own))]
     try:
-        found = alignment.align(named, config.alignment, sources, held, tabular_files.looked_at(config, held))
+        evidence = tabular_files.looked_at(config, [table.columns for table in tables])
+        found = alignment.align(named, config.alignment, tables, evidence)
     except DataError:
         return ["No ID is named, and rows cannot be matched by their order: dataset.id=COLUMN matches them by an ID."]
     advice = "" if any(found.named) else " dataset.id=COLUMN matches them by an ID."

@@ -3,30 +3,15 @@
 They are real data that every machine has.
 """
 
-import functools
 from pathlib import Path
 
 import numpy as np
 
 from vflbench.cards.data.tabular.digits import DATASETS, Config
+from vflbench.data.digits import images
 from vflbench.data.tabular.sets import TabularSet
 from vflbench.data.tabular.table import Table
 from vflbench.types import DataSource, Metric
-
-
-def images() -> tuple[np.ndarray, np.ndarray]:
-    """Pixels (1797, 64), integers 0 to 16 as float64, and digits (1797,)."""
-    pixels, digits = _read()
-    return pixels.copy(), digits.copy()
-
-
-@functools.cache
-def _read() -> tuple[np.ndarray, np.ndarray]:
-    """They are a compressed text, read once in a process."""
-    from sklearn.datasets import load_digits
-
-    found: tuple[np.ndarray, np.ndarray] = load_digits(return_X_y=True)
-    return found
 
 
 def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:

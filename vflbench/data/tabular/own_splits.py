@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,7 @@ from vflbench.cards.data.tabular.tabular_files import OwnKeys
 from vflbench.data.columns import judging
 from vflbench.data.divide import splits
 from vflbench.data.readers import row_facts, table_sources
-from vflbench.data.readers.cells import Column
-from vflbench.data.readers.table_sources import Source
+from vflbench.data.readers.table_sources import ReadTable
 from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Table
 
@@ -32,32 +30,30 @@ class RowFacts:
         return RowFacts(*(None if known is None else known[rows] for known in (self.times, self.entities)))
 
 
-def facts(config: OwnKeys, source: Source, held: Mapping[str, Column], used: np.ndarray) -> RowFacts:
+def facts(config: OwnKeys, file: ReadTable, used: np.ndarray) -> RowFacts:
     """The times and the entities of the labels' file, as far as the split needs them.
 
     Parameters
     ----------
-    held : columns of the file.
     used : rows that are divided, or train.
 
     Raises
     ------
     DataError : one of these rows has no time, or no entity. Names file and line.
     """
-    place = partial(table_sources.place, source)
-    words, sign = config.missing_words, table_sources.decimal(source)
-    known = {name: judging.without_words(held[name], words, sign) for name in (config.time, config.entity) if name}
+    words, sign = config.missing_words, table_sources.decimal(file.source)
+    named = filter(None, (config.time, config.entity))
+    known = {name: judging.without_words(file.columns[name], words, sign) for name in named}
     return RowFacts(
-        row_facts.times(known[config.time], config.time, place, used, config.dates) if config.time else None,
-        row_facts.entities(known[config.entity], config.entity, place, used) if config.entity else None,
+        row_facts.times(known[config.time], config.time, file.place, used, config.dates) if config.time else None,
+        row_facts.entities(known[config.entity], config.entity, file.place, used) if config.entity else None,
     )
 
 
 def divided(
     config: OwnKeys,
     whole: Table,
-    source: Source,
-    held: Mapping[str, Column],
+    file: ReadTable,
     rows: np.ndarray,
     more: np.ndarray,
     seed: int,
@@ -66,7 +62,7 @@ def divided(
 
     Parameters
     ----------
-    whole : `rows` of the labels' file `source`, in this order; `held` are the file's columns.
+    whole : `rows` of the labels' `file`, in this order.
     more : (m,) rows of the file that only the labels' owner has, with labels, and that are to train, too.
 
     Returns
@@ -77,7 +73,7 @@ def divided(
     ------
     DataError : see `facts` and `splits.draw`.
     """
-    every = facts(config, source, held, np.union1d(rows, more))
+    every = facts(config, file, np.union1d(rows, more))
     known, own = every.of(rows), every.of(more)
     whole = replace(whole, times=known.times, entities=known.entities)
     drawn = table.drawn(config, whole, seed)

@@ -25,7 +25,7 @@ import numpy as np
 from vflbench.data.columns import judging
 from vflbench.data.readers import keys, table_sources
 from vflbench.data.readers.cells import Column, Wrong
-from vflbench.data.readers.table_sources import Source
+from vflbench.data.readers.table_sources import ReadTable
 
 DENSE = 0.25  # of all whole numbers between the least and the largest: from here on, many may be in common by chance
 COMMON = 0.5  # of the values: so many are in common where two files share a column,
@@ -111,14 +111,14 @@ class _Column:
         return replace(self, values=np.array(plain, dtype=object))
 
 
-def shared(held: Sequence[dict[str, Column]], looked_at: Sequence[Sequence[str]]) -> list[Pair]:
+def shared(tables: Sequence[ReadTable], looked_at: Sequence[Sequence[str]]) -> list[Pair]:
     """The columns that pairs of files share, those in another order first.
 
     Parameters
     ----------
-    held : per file its columns.
     looked_at : per file names of columns.
     """
+    held = [table.columns for table in tables]
     files = [[*_distinct(columns, own)] for columns, own in zip(held, looked_at, strict=True)]
     often = [Counter(column.signature for column in own) for own in files]
     pairs = []
@@ -368,13 +368,13 @@ def called(names: Sequence[str]) -> str:
     return f"column{'s' if len(names) > 1 else ''} {' and '.join(names)}"
 
 
-def key(pair: Pair, sources: Sequence[Source]) -> str:
+def key(pair: Pair, tables: Sequence[ReadTable]) -> str:
     """What to type so that rows are matched by the columns."""
     one, other = pair.columns
     if one == other:
         return typed("id", one[0] if len(one) == 1 else one)
     named = zip(pair.files, pair.columns, strict=True)
-    entries = ", ".join(f"{{path: {_quoted(sources[file].url)}, id: {_quoted(own[0])}}}" for file, own in named)
+    entries = ", ".join(f"{{path: {_quoted(tables[file].source.url)}, id: {_quoted(own[0])}}}" for file, own in named)
     return f"'dataset.files=[{entries}]'"
 
 
@@ -389,14 +389,14 @@ def _quoted(value: str) -> str:
     return value if re.fullmatch(r"[\w./-]*[^\W\d][\w./-]*", value, re.ASCII) else json.dumps(value, ensure_ascii=False)
 
 
-def disproof(pair: Pair, sources: Sequence[Source], held: Sequence[dict[str, Column]]) -> str:
+def disproof(pair: Pair, tables: Sequence[ReadTable]) -> str:
     """Why row i of two files is not the same sample."""
     assert pair.row is not None
     where = called([name for own in pair.columns for name in own])
     cells = []
     for file, own in zip(pair.files, pair.columns, strict=True):
-        values = ", ".join(str(held[file][name].values[pair.row]) for name in own)
-        cells.append(f"{table_sources.place(sources[file], pair.row)}: {values}")
+        values = ", ".join(str(tables[file].columns[name].values[pair.row]) for name in own)
+        cells.append(f"{tables[file].place(pair.row)}: {values}")
     what = {
         "the same": f"have the same values in {where}, but in another order",
         "alike": f"have values in {where} that differ only in {pair.said}, and are in another order",
@@ -405,29 +405,26 @@ def disproof(pair: Pair, sources: Sequence[Source], held: Sequence[dict[str, Col
     }[pair.values]
     them = "If it is the ID" if len({*pair.columns[0]}) == 1 else "If they are the ID"
     advice = {
-        "the same": f"type {key(pair, sources)}",
-        "alike": f"write it alike in all files, and type {key(pair, sources)}",
-        "part": f"type {key(pair, sources)} and dataset.alignment=psi or hashed, to keep the rows that all files have",
+        "the same": f"type {key(pair, tables)}",
+        "alike": f"write it alike in all files, and type {key(pair, tables)}",
+        "part": f"type {key(pair, tables)} and dataset.alignment=psi or hashed, to keep the rows that all files have",
         "none": "the files have no sample in common",
     }[pair.values]
     return (
-        f"{' and '.join(str(sources[file]) for file in pair.files)} {what} ({'; '.join(cells)}): row i of both is not "
+        f"{' and '.join(str(tables[file]) for file in pair.files)} {what} ({'; '.join(cells)}): row i of both is not "
         f"the same sample. {them}, {advice}. If not, {left_out(pair.columns[0] + pair.columns[1])}"
     )
 
 
-def of_shuffled(source: Source, held: dict[str, Column], name: str, row: int) -> str:
+def of_shuffled(table: ReadTable, name: str, row: int) -> str:
     """Why row i of a file need not be the same sample as in others."""
-    before, now = (f"{held[name].values[i]:g} in {_at(source, i)}" for i in (row - 1, row))
+    cells = table.columns[name].values
+    before, now = (f"{cells[i]:g} in {table_sources.within(table.source, i)}" for i in (row - 1, row))
     return (
-        f"{source}, {called([name])}: it numbers the rows, but in another order ({before}, {now}), so they were "
+        f"{table}, {called([name])}: it numbers the rows, but in another order ({before}, {now}), so they were "
         "shuffled or sorted, and row i need not be the same sample as in the other files. Name the column of the IDs: "
         f"dataset.id=COLUMN. If all files have this order, {left_out([name])}"
     )
-
-
-def _at(source: Source, row: int) -> str:
-    return table_sources.place(source, row).removeprefix(f"{source}, ")
 
 
 def left_out(names: Sequence[str]) -> str:

@@ -173,14 +173,11 @@ def divide(
         raise ConfigError(problems)
     rows = sampled(config, table.labels)
     if len(rows) < len(table.labels):
-        note = f"{len(rows)} of its {len(table.labels)} rows"
-        source = DataSource(
-            source.kind, source.variant, f"{source.note}; {note}" if source.note else note, source.files
-        )
+        note = "; ".join(filter(None, (source.note, f"{len(rows)} of its {len(table.labels)} rows")))
+        source = DataSource(source.kind, source.variant, note, source.files)
     splits = {"train": rows}
     if config.problem == "learning":
         splits = dict(table.splits or drawn(config, table, seed))
-    labels = {split: table.labels[chosen] for split, chosen in splits.items()}
     if layout == "relational":
         encodings = _blocks(config, table, tables(config), {**splits, "all": rows}, scaling, np.float32, seed)
         whole = _by_row_id([encoding["all"] for encoding in encodings], table.labels[rows], table.classes)
@@ -188,6 +185,7 @@ def divide(
         return joined.divide(
             config.name, whole, divided, source, metric, layout=layout, parts=parties, standardized=True
         )
+    labels = {split: table.labels[chosen] for split, chosen in splits.items()}
     if layout == "sharded":
         encoded = encode(table, slice(None), splits, scaling, np.float32, largest=config.largest)
         kind = np.int64 if table.classes else np.float32
@@ -196,15 +194,31 @@ def divide(
         return partition.shard(config.name, shards.pop("train"), shards, source, metric, config, **how)
     dtype = np.float32 if config.problem == "learning" else np.float64
     parts = _blocks(config, table, parties, splits, scaling, dtype, seed)
-    if config.problem == "learning":
-        blocks = {split: tuple(part[split] for part in parts) for split in splits}
-        train, known = blocks.pop("train"), labels.pop("train")
-        more = None
-        if table.labelled is not None:
-            places, more_labels = table.labelled
-            more = OwnRows(parts[0]["own"][places], more_labels, places)
-        return AlignedTask(config.name, source, metric, table.classes, 0, train, known, blocks, labels, own=more)
-    features, target = [part["train"] for part in parts], labels["train"]
+    if config.problem != "learning":
+        return _convex(config, [part["train"] for part in parts], labels["train"], source)
+    return _aligned(config.name, table, parts, labels, source, metric)
+
+
+def _aligned(
+    name: str,
+    table: Table,
+    parts: Sequence[Mapping[str, np.ndarray]],
+    labels: dict[str, np.ndarray],
+    source: DataSource,
+    metric: Metric,
+) -> AlignedTask:
+    """The task of encoded columns, per party and split."""
+    blocks = {split: tuple(part[split] for part in parts) for split in labels}
+    train, known = blocks.pop("train"), labels.pop("train")
+    more = None
+    if table.labelled is not None:
+        places, more_labels = table.labelled
+        more = OwnRows(parts[0]["own"][places], more_labels, places)
+    return AlignedTask(name, source, metric, table.classes, 0, train, known, blocks, labels, own=more)
+
+
+def _convex(config: Keys, features: list[np.ndarray], target: np.ndarray, source: DataSource) -> AlignedTask:
+    """The convex problem of encoded columns, per party."""
     if config.problem == "ridge":
         if target.std() <= 1e-12 * np.abs(target).max():
             reason = f"the target is the same in all {len(target)} rows: there is nothing to learn"

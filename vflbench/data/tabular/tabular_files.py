@@ -30,15 +30,14 @@ from typing import Any
 import numpy as np
 
 from vflbench.cards.data.tabular.tabular_files import Config
-from vflbench.data.columns import inspection, judging, leaks
+from vflbench.data.columns import inspection, judging, labels, leaks
 from vflbench.data.columns.judging import Judged
+from vflbench.data.columns.labels import Labels
 from vflbench.data.divide import splits
 from vflbench.data.readers import table_sources
-from vflbench.data.readers.cells import Column
-from vflbench.data.readers.table_sources import Source
-from vflbench.data.tabular import alignment, entries, labels, own_splits, table
+from vflbench.data.readers.table_sources import ReadTable, Source
+from vflbench.data.tabular import alignment, entries, own_splits, table
 from vflbench.data.tabular.alignment import Alignment
-from vflbench.data.tabular.labels import Labels
 from vflbench.data.tabular.table import Table
 from vflbench.data.tasks import AlignedTask, RelationalTask, ShardedTask
 from vflbench.data.tasks.base import replace_at
@@ -120,7 +119,7 @@ def most_parties(config: Config, layout: str, root: Path | None) -> int | None:
     (names,) = _features(config, [source], [table_sources.columns(source)])
     if len(names) > FEW:
         return len(names)
-    judged = inspection.inspect([source], [table_sources.read(source, names, {})], [names], [slice(None)], config)
+    judged = inspection.inspect([table_sources.read_table(source, names)], [names], [slice(None)], config)
     return len(_kept(judged[0]))
 
 
@@ -151,17 +150,14 @@ def _load(
     names = [table_sources.columns(source) for source in sources]
     features, ids = _features(config, sources, names), ids_of(config)
     several, evidence = len(sources) > 1, looked_at(config, names)
-    held = _read(config, sources, evidence)
-    as_given = held[0][config.label]
-    label = labels.read(as_given, config.label, sources[0], config.task, config)
-    blanks = [[*inspection.blank(*own)] for own in zip(sources, held, features, strict=True)]
-    counts = [len(cells[own[0]].values) for cells, own in zip(held, features, strict=True)]
-    matched = alignment.align(ids, config.alignment, sources, held, evidence)
+    tables = _read(config, sources, evidence)
+    as_given = tables[0].columns[config.label].values
+    label = labels.read(tables[0], config.label, config.task, config)
+    blanks = [[*inspection.blank(*own)] for own in zip(tables, features, strict=True)]
+    matched = alignment.align(ids, config.alignment, tables, evidence)
     rows = matched.rows
-    labels.refuse_missing(label.null, config.label, sources[0], rows[0])
-    judged = _judged(config, sources, held, features, matched, label)
-    others = inspection.take(rows[0], counts[0])
-    labelled = np.flatnonzero(~label.null[others])
+    labels.refuse_missing(label.null, config.label, tables[0], rows[0])
+    judged = _judged(config, tables, features, matched, label)
     reports = [
         [*([label.judged.report] if i == 0 else []), *(one.report for one in own)] for i, own in enumerate(judged)
     ]
@@ -172,25 +168,18 @@ def _load(
     whole = _table(config, judged, rows, label.values[rows[0]], label.classes)
     if len(whole.labels) < FEWEST:
         raise DataError(f"{' and '.join(map(str, sources))}: {len(whole.labels)} samples; at least {FEWEST} are needed")
-    more = others[labelled] if config.own_rows == "train" else others[:0]
-    whole, train = own_splits.divided(config, whole, sources[0], held[0], np.arange(counts[0])[rows[0]], more, seed)
-    if train.any():
-        whole = dataclasses.replace(whole, labelled=(labelled[train], label.values[more[train]]))
-    note = "; ".join(filter(None, ("the user's own files", matched.note, label.note)))
-    files = tuple((Path(source.url).name, table_sources.stamp(source) or "") for source in sources)
-    metric = (
-        Metric("rmse", "min") if not label.classes else Metric("auroc" if label.classes == 2 else "accuracy", "max")
-    )
+    whole = _divided(config, whole, tables[0], rows[0], label, seed)
     if several:
         config = dataclasses.replace(config, columns=[len(_kept(own)) for own in judged])
-    origin = DataSource("real", note=note, files=files, alignment=matched.messages)
+    origin, metric = _origin(sources, matched, label), _metric(label.classes)
     task = table.divide(config, whole, origin, metric, layout=layout, parties=parties, seed=seed)
-    about = inspection.summary(sources, counts, rows, reports, blanks, len(labelled))
+    labelled = int((~label.null[inspection.take(rows[0], tables[0].rows)]).sum())
+    about = inspection.summary(tables, rows, reports, blanks, labelled)
     about = tuple(
         {**own, "names_rows": sorted(named), "written": _written(source)}
         for own, named, source in zip(about, matched.named, sources, strict=True)
     )
-    about = own_splits.told(config, about, whole, as_given.values[rows[0]])
+    about = own_splits.told(config, about, whole, as_given[rows[0]])
     task = dataclasses.replace(task, source=dataclasses.replace(task.source, tables=about))
     if not several:
         return task
@@ -200,31 +189,30 @@ def _load(
     return dataclasses.replace(task, rows=held_rows, splits=whole.splits)
 
 
-def _read(config: Config, sources: Sequence[Source], evidence: Sequence[Sequence[str]]) -> list[dict[str, Column]]:
+def _read(config: Config, sources: Sequence[Source], evidence: Sequence[Sequence[str]]) -> list[ReadTable]:
     """Per file its columns to learn from, its IDs, and what may show how rows belong together; of the first the label.
 
     Raises
     ------
     DataError : a file cannot be read, or has no rows.
     """
-    held = []
+    tables = []
     for i, (source, own, ids) in enumerate(zip(sources, evidence, ids_of(config), strict=True)):
         decisive = [config.label, config.time, config.entity] if i == 0 else []  # about the rows, of the labels' owner
         wanted = list(dict.fromkeys([*own, *filter(None, decisive), *ids]))
-        held.append(table_sources.read(source, wanted, dict.fromkeys(ids, "id")))
-        _refuse_empty(source, held[-1])
-    return held
+        tables.append(table_sources.read_table(source, wanted, dict.fromkeys(ids, "id")))
+        _refuse_empty(tables[-1])
+    return tables
 
 
 def _judged(
     config: Config,
-    sources: Sequence[Source],
-    held: Sequence[dict[str, Column]],
+    tables: Sequence[ReadTable],
     features: Sequence[Sequence[str]],
     matched: Alignment,
     label: Labels,
 ) -> list[list[Judged]]:
-    """Per file what becomes of its columns, which are taken out of `held`.
+    """Per file what becomes of its columns, which are taken out of `tables`.
 
     Raises
     ------
@@ -232,11 +220,40 @@ def _judged(
     """
     assert config.label
     rows = matched.rows
-    judged = inspection.inspect(sources, held, features, rows, config)
+    judged = inspection.inspect(tables, features, rows, config)
     judged = [inspection.without(*own, config) for own in zip(judged, matched.named, strict=True)]
-    _refuse(sources, judged)
-    who = judging.category(held[0][config.entity])[0][rows[0]] if config.entity else None
+    _refuse(tables, judged)
+    who = judging.category(tables[0].columns[config.entity])[0][rows[0]] if config.entity else None
     return leaks.mark(judged, rows, label.values[rows[0]], label.classes, config.label, who)
+
+
+def _divided(
+    config: Config, whole: Table, file: ReadTable, used: np.ndarray | slice, label: Labels, seed: int
+) -> Table:
+    """The table with its splits, and with the rows to train on that only the labels' owner has.
+
+    Parameters
+    ----------
+    whole : the rows `used` of the labels' `file`.
+    """
+    others = inspection.take(used, file.rows)
+    labelled = np.flatnonzero(~label.null[others])
+    more = others[labelled] if config.own_rows == "train" else others[:0]
+    whole, train = own_splits.divided(config, whole, file, np.arange(file.rows)[used], more, seed)
+    if train.any():
+        whole = dataclasses.replace(whole, labelled=(labelled[train], label.values[more[train]]))
+    return whole
+
+
+def _origin(sources: Sequence[Source], matched: Alignment, label: Labels) -> DataSource:
+    """Where the data come from."""
+    note = "; ".join(filter(None, ("the user's own files", matched.note, label.note)))
+    files = tuple((Path(source.url).name, table_sources.stamp(source) or "") for source in sources)
+    return DataSource("real", note=note, files=files, alignment=matched.messages)
+
+
+def _metric(classes: int) -> Metric:
+    return Metric("rmse", "min") if not classes else Metric("auroc" if classes == 2 else "accuracy", "max")
 
 
 def load_own(
@@ -260,7 +277,7 @@ def load_own(
     none |= {config.label} if index == 0 else set()
     names = [column for column in table_sources.columns(source) if column not in none]
     rows = task.rows[index]
-    (judged,) = inspection.inspect([source], [table_sources.read(source, names, {})], [names], [rows], config)
+    (judged,) = inspection.inspect([table_sources.read_table(source, names)], [names], [rows], config)
     judged = inspection.without(judged, task.source.tables[index]["names_rows"], config)
     part = _table(config, [judged], [rows], np.zeros(len(rows)), 0)
     more = (task.own.places, task.own.labels) if index == task.owner and task.own is not None else None
@@ -288,31 +305,34 @@ def problems(config: Config, root: Path | None) -> inspection.Findings:
     ids, wanted = ids_of(config), [*config.leave_out, *config.categories, *config.numbers]
     listed = [own or [*([config.label or ""] if i == 0 else []), *ids[i], *wanted, "?"] for i, own in enumerate(names)]
     found.of(_features, config, known, listed)
-    held: list[Any] = []
+    held: list[ReadTable | None] = []
     for source, own, named_ids in zip(known, names, ids, strict=True):
         types = {column: "id" for column in named_ids if own and column in own}
-        held.append(own and found.of(table_sources.read, source, own, types))
-        if held[-1] and found.of(_refuse_empty, source, held[-1]) is None:
-            held[-1] = None
-    ready = all(own and set(named_ids) <= own.keys() for own, named_ids in zip(held, ids, strict=True))
-    evidence = looked_at(config, [own or () for own in held])
-    for i, (source, own) in enumerate(zip(known, held, strict=True)):
-        if own:
-            _note_columns(config, source, own, ids[i], None if i else _in_all(config, known, held), found)
-        if own and ids[i] and set(ids[i]) <= own.keys():
-            for line in alignment.rows_of(
-                source, own, ids[i], alignment.Files(ids, held, evidence) if ready else None
-            ).wrong:
+        read = own and found.of(table_sources.read_table, source, own, types)
+        held.append(read if read and found.of(_refuse_empty, read) is not None else None)
+    whole = [own is not None and _has_ids(own, named) for own, named in zip(held, ids, strict=True)]
+    evidence = looked_at(config, [() if own is None else own.columns for own in held])
+    tables = [own for own in held if own is not None]
+    files = alignment.Files(ids, tables, evidence) if all(whole) else None
+    for i, one in enumerate(held):
+        if one is not None:
+            _note_columns(config, one, ids[i], None if i else _in_all(config, held), found)
+            for line in alignment.rows_of(one, ids[i], files).wrong if ids[i] and whole[i] else ():
                 found.note(line)
-    if config.alignment == "given" and ready:
-        found.of(alignment.align, ids, config.alignment, known, held, evidence)
+    if config.alignment == "given" and all(whole):
+        found.of(alignment.align, ids, config.alignment, tables, evidence)
     return found
 
 
-def _in_all(config: Config, sources: Sequence[Source], held: Sequence[Any]) -> np.ndarray | slice:
+def _has_ids(table: ReadTable, ids: Sequence[str]) -> bool:
+    return set(ids) <= table.columns.keys()
+
+
+def _in_all(config: Config, tables: Sequence[ReadTable | None]) -> np.ndarray | slice:
     """The rows of the first file that all files have, as far as their IDs can be read."""
-    files = [own for own in zip(sources, held, ids_of(config), strict=True) if own[1] and set(own[2]) <= own[1].keys()]
-    if config.alignment == "given" or not files or files[0][0] is not sources[0]:
+    known = zip(tables, ids_of(config), strict=True)
+    files = [(table, ids) for table, ids in known if table is not None and _has_ids(table, ids)]
+    if config.alignment == "given" or not files or files[0][0] is not tables[0]:
         return slice(None)
     first, *others = (alignment.rows_of(*own).of for own in files)
     return np.array([row for name, row in first.items() if all(name in other for other in others)], np.int64)
@@ -320,24 +340,23 @@ def _in_all(config: Config, sources: Sequence[Source], held: Sequence[Any]) -> n
 
 def _note_columns(
     config: Config,
-    source: Source,
-    held: dict[str, Column],
+    table: ReadTable,
     ids: Sequence[str],
     used: np.ndarray | slice | None,
     found: inspection.Findings,
 ) -> None:
     """Note the problems of a file's columns; of the labels' file `used` says which rows all files have."""
     none = {*ids, config.time, config.entity, *config.leave_out, *([config.label] if used is not None else [])}
-    features = [name for name in held if name not in none]
-    if used is not None and config.label and (cells := held.get(config.label)) is not None:
-        label = found.of(labels.read, cells, config.label, source, config.task, config)
+    features = [name for name in table.columns if name not in none]
+    if used is not None and config.label and config.label in table.columns:
+        label = found.of(labels.read, table, config.label, config.task, config)
         if label is not None:
-            found.of(labels.refuse_missing, label.null, config.label, source, used)
-    if used is not None and all(name in held for name in (config.time, config.entity) if name):
-        rows = np.arange(len(next(iter(held.values())).values))[used]
-        found.of(own_splits.facts, config, source, held, rows)
-    (judged,) = inspection.inspect([source], [dict(held)], [features], [slice(None)], config)
-    for line in inspection.errors(source, judged):
+            found.of(labels.refuse_missing, label.null, config.label, table, used)
+    if used is not None and all(name in table.columns for name in (config.time, config.entity) if name):
+        found.of(own_splits.facts, config, table, np.arange(table.rows)[used])
+    copied = dataclasses.replace(table, columns=dict(table.columns))
+    (judged,) = inspection.inspect([copied], [features], [slice(None)], config)
+    for line in inspection.errors(table, judged):
         found.note(line)
 
 
@@ -416,16 +435,16 @@ def _kept(judged: Sequence[Judged]) -> list[Judged]:
     return [own for own in judged if own.values is not None]
 
 
-def _refuse(sources: Sequence[Source], judged: Sequence[Sequence[Judged]]) -> None:
+def _refuse(tables: Sequence[ReadTable], judged: Sequence[Sequence[Judged]]) -> None:
     """Refuse columns that must be mended, and files of which no column is left."""
-    for source, own in zip(sources, judged, strict=True):
-        if wrong := inspection.errors(source, own):
+    for file, own in zip(tables, judged, strict=True):
+        if wrong := inspection.errors(file, own):
             raise DataError(wrong[0])
         if not _kept(own):
             why = "; ".join(
                 f"{one.report.name}: {one.report.remarks[0].message}" for one in own[: inspection.MOST_NAMED]
             )
-            raise DataError(f"{source}: no column is left to learn from ({why})")
+            raise DataError(f"{file}: no column is left to learn from ({why})")
 
 
 def _table(
@@ -455,6 +474,6 @@ def _table(
     return Table(values, tuple(names), levels, labels, classes, tuple(alone) if fit else ())
 
 
-def _refuse_empty(source: Source, held: dict[str, Column]) -> None:
-    if not len(next(iter(held.values())).values):
-        raise DataError(f"{source}: has no rows")
+def _refuse_empty(table: ReadTable) -> None:
+    if not table.rows:
+        raise DataError(f"{table}: has no rows")

@@ -10,7 +10,7 @@ from vflbench.data.columns import extremes, inspection, judging
 from vflbench.data.columns.judging import ColumnReport, Judged
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.cells import Column, means_missing
-from vflbench.data.readers.table_sources import Source
+from vflbench.data.readers.table_sources import ReadTable
 from vflbench.types import DataError
 
 
@@ -25,28 +25,28 @@ class Labels:
     judged: Judged
 
 
-def read(cells: Column, column: str, source: Source, task: Literal["classes", "regression"], keys: Keys) -> Labels:
-    """The labels, as classes in the order of their names, or as targets.
+def read(table: ReadTable, column: str, task: Literal["classes", "regression"], keys: Keys) -> Labels:
+    """The labels in a column, as classes in the order of their names, or as targets.
 
     Raises
     ------
     DataError : there is nothing to learn, or there are no classes or numbers.
     """
-    cells = judging.without_words(cells, keys.missing_words, table_sources.decimal(source))
+    cells = judging.without_words(table.columns[column], keys.missing_words, table_sources.decimal(table.source))
     if cells.null.all():
-        refuse_missing(cells.null, column, source)
-    return (_classes if task == "classes" else _targets)(cells, column, source)
+        refuse_missing(cells.null, column, table)
+    return (_classes if task == "classes" else _targets)(cells, column, table)
 
 
-def _classes(cells: Column, column: str, source: Source) -> Labels:
+def _classes(cells: Column, column: str, table: ReadTable) -> Labels:
     codes, names, merged = judging.category(cells)
     if len(names) < 2:
-        raise DataError(f"{source}, column {column}: all labels are {names[0]!r}; there is nothing to learn")
+        raise DataError(f"{table}, column {column}: all labels are {names[0]!r}; there is nothing to learn")
     if 2 * len(names) > (count := int((~cells.null).sum())):
         many = f"{len(names)} different labels in {count} rows are no classes"
-        raise DataError(f"{source}, column {column}: {many}; numbers can be learnt with dataset.task=regression")
+        raise DataError(f"{table}, column {column}: {many}; numbers can be learnt with dataset.task=regression")
     note = f"class 1 is {names[1]}, class 0 {names[0]}" if len(names) == 2 else f"{len(names)} classes"
-    report = _report(cells, column, source, len(names), f"{len(names)} classes")
+    report = _report(cells, column, table, len(names), f"{len(names)} classes")
     judged = Judged(report)
     if merged:
         judged = judged.remark("warning", judging.differ(merged, "class"))
@@ -57,25 +57,25 @@ def _classes(cells: Column, column: str, source: Source) -> Labels:
     return Labels(codes.astype(np.int64), cells.null, len(names), note, judged)
 
 
-def _targets(cells: Column, column: str, source: Source) -> Labels:
+def _targets(cells: Column, column: str, table: ReadTable) -> Labels:
     if cells.kind != "number":
-        where = inspection.not_numbers(source, cells)
+        where = inspection.not_numbers(table.source, cells)
         told = f"holds {cells.kind}, not numbers{where}; use dataset.task=classes"
-        raise DataError(f"{source}, column {column}: {told}")
+        raise DataError(f"{table}, column {column}: {told}")
     values = cells.values.astype(np.float64)
-    if message := extremes.too_large(values, source):
-        raise DataError(f"{source}, column {column}: {message}")
-    report = _report(cells, column, source, len(np.unique(values[~cells.null])), "the target")
+    if message := extremes.too_large(values, table.source):
+        raise DataError(f"{table}, column {column}: {message}")
+    report = _report(cells, column, table, len(np.unique(values[~cells.null])), "the target")
     return Labels(values, cells.null, 0, "", Judged(report))
 
 
-def _report(cells: Column, column: str, source: Source, distinct: int, becomes: str) -> ColumnReport:
-    file, missing = judging.file_of(source), int(cells.null.sum())
+def _report(cells: Column, column: str, table: ReadTable, distinct: int, becomes: str) -> ColumnReport:
+    file, missing = judging.file_of(table.source), int(cells.null.sum())
     return ColumnReport(file, column, "label", "dataset.label names it", missing, distinct, becomes=becomes)
 
 
-def refuse_missing(null: np.ndarray, column: str, source: Source, used: np.ndarray | slice = slice(None)) -> None:
+def refuse_missing(null: np.ndarray, column: str, table: ReadTable, used: np.ndarray | slice = slice(None)) -> None:
     """Refuse a row without a label, of those that are `used`."""
     if rows := np.sort(np.arange(len(null))[used][null[used]]).tolist():
-        where = f"{table_sources.place(source, rows[0])}, column {column}"
-        raise DataError(f"{where}: no label; remove the row{inspection.others(source, rows)}")
+        where = f"{table.place(rows[0])}, column {column}"
+        raise DataError(f"{where}: no label; remove the row{inspection.others(table.source, rows)}")
