@@ -62,6 +62,15 @@ FORBIDDEN = {
     "exposure": {"torch", "numpy", "hydra", "omegaconf"},
     **{room: {"hydra", "omegaconf"} for room in ("algorithms", "models", "federation", "privacy", "runner")},
 }
+# room of data -> rooms of data that it may import; a set may import them all, but no other kind of set
+DATA = {
+    "readers": set(),
+    "tasks": set(),
+    "divide": {"tasks"},
+    "columns": {"readers", "divide"},
+}
+SETS = ("tabular", "relational", "graph", "images", "shapes")
+DATA |= {kind: set(DATA) for kind in SETS}
 TORCH_FILES = {"data/graph/pyg_file.py": {"torch"}}  # what torch.save wrote is read by torch
 SOURCES = sorted(ROOT.rglob("*.py"))
 
@@ -124,6 +133,17 @@ def test_algorithms_never_import_each_other(path: Path) -> None:
     }
     names = {name for name in imported(executed(path)) if name.startswith("vflbench.algorithms.")}
     assert all(any(name == piece or name.startswith(f"{piece}.") for piece in pieces) for name in names), names
+
+
+@pytest.mark.parametrize("here", DATA)
+def test_arrows_within_data(here: str) -> None:
+    """Readers, tasks, divide, columns, then the sets, of which no kind knows another."""
+    folders = {path.name for path in (ROOT / "data").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == DATA.keys()
+    for path in sorted((ROOT / "data" / here).rglob("*.py")):
+        names = [name.split(".") for name in imported(executed(path)) if name.startswith("vflbench.data.")]
+        rooms = {name[2] for name in names} & folders
+        assert rooms <= DATA[here] | {here}, path
 
 
 def is_algorithm(path: Path) -> bool:

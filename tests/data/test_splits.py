@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vflbench.cards.data.divide import Plan, SplitKeys
+from vflbench.data.columns import row_facts
 from vflbench.data.divide import splits
 from vflbench.data.divide.splits import by_class, by_entity, by_time, draw, split_rows
-from vflbench.data.readers import row_facts
 from vflbench.data.readers.cells import Column
 from vflbench.types import DataError
 

@@ -7,7 +7,7 @@ import datetime
 import numpy as np
 import pytest
 
-from vflbench.data.readers import dates
+from vflbench.data.columns import dates
 
 
 def day(year: int, month: int, number: int, hour: float = 0.0) -> float:

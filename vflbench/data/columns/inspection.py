@@ -5,6 +5,7 @@ functions that loading uses: a problem has one text.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -82,28 +83,19 @@ def blank(table: ReadTable, features: Sequence[str]) -> Iterator[str]:
 
 
 def inspect(
-    tables: Sequence[ReadTable],
-    features: Sequence[Sequence[str]],
-    rows: Sequence[np.ndarray | slice],
-    keys: Keys,
-) -> list[list[Judged]]:
-    """Per file, each column to learn from: what it is taken for, and what becomes of it.
+    table: ReadTable, features: Sequence[str], rows: np.ndarray | slice, keys: Keys, named: Collection[str] = ()
+) -> list[Judged]:
+    """Each column to learn from: what it is taken for, and what becomes of it.
 
     Parameters
     ----------
-    tables : the columns that are judged are taken out.
-    rows : per file those that are used.
+    table : the columns that are judged are taken out.
+    rows : those that are used.
+    named : columns that name rows in several files: they are left out unless a key asks for them.
     """
-    return [
-        [judging.judge(table.source, name, table.columns.pop(name), chosen, keys) for name in names]
-        for table, names, chosen in zip(tables, features, rows, strict=True)
-    ]
-
-
-def without(judged: Sequence[Judged], named: Collection[str], keys: Keys) -> list[Judged]:
-    """The columns, of which those `named` name rows in several files: they are left out unless a key asks for them."""
-    asked = (*keys.numbers, *keys.categories)
-    return [judging.names_rows(own) if own.report.column in {*named} - {*asked} else own for own in judged]
+    judged = [judging.judge(table.source, name, table.columns.pop(name), rows, keys) for name in features]
+    names = {*named} - {*keys.numbers, *keys.categories}
+    return [judging.names_rows(own) if own.report.column in names else own for own in judged]
 
 
 def errors(table: ReadTable, judged: Iterable[Judged]) -> list[str]:
@@ -149,6 +141,7 @@ def summary(
     reports: Sequence[Sequence[ColumnReport]],
     blanks: Sequence[Sequence[str]],
     labelled: int,
+    named: Sequence[Collection[str]],
 ) -> tuple[dict[str, Any], ...]:
     """Per file what was matched, imputed and encoded, and what there is to say about its columns.
 
@@ -157,6 +150,7 @@ def summary(
     rows : per file those that are used.
     blanks : per file, what `blank` found.
     labelled : of the first file's rows that not all have, those with a label.
+    named : per file, the columns that name its rows.
     """
     found = []
     for i, (table, chosen, own) in enumerate(zip(tables, rows, reports, strict=True)):
@@ -169,7 +163,9 @@ def summary(
         about |= {"not_in_all_at": places(source, alone)}
         about |= {"imputed": {name: gaps for name, gaps in missing.items() if gaps}, "encoded": levels}
         said = [report.as_dict() for report in own if report.remarks]
-        found.append({**about, "blank": list(blanks[i]), "columns": said})
+        form = table_sources.form(source)
+        about |= {"blank": list(blanks[i]), "columns": said, "names_rows": sorted(named[i])}
+        found.append({**about, "written": form and asdict(form)})
     return tuple(found)
 
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import numpy as np
 
 from vflbench.cards.data.columns.judging import Keys
-from vflbench.data.columns import extremes
-from vflbench.data.readers import dates, table_sources, written_numbers
+from vflbench.data.columns import dates, extremes
+from vflbench.data.readers import table_sources, written_numbers
 from vflbench.data.readers.cells import TYPES, Column, infer, means_missing, trimmed, without_point
 from vflbench.data.readers.keys import plain
 from vflbench.data.readers.table_sources import Source
@@ -463,6 +463,11 @@ class _About:
 def file_of(source: Source) -> str:
     """A file's name, without its folder."""
     return source.url.rpartition("/")[2]
+
+
+def named(column: str) -> str:
+    """How a message names a column, of which some have no name."""
+    return column if column.strip() else f"{column!r} (it has no name)"
 
 
 def numbers_rows(column: str, values: np.ndarray) -> bool:

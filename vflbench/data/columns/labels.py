@@ -8,7 +8,6 @@ import numpy as np
 from vflbench.cards.data.columns.judging import Keys
 from vflbench.data.columns import extremes, inspection, judging
 from vflbench.data.columns.judging import ColumnReport, Judged
-from vflbench.data.readers import table_sources
 from vflbench.data.readers.cells import Column, means_missing
 from vflbench.data.readers.table_sources import ReadTable
 from vflbench.types import DataError
@@ -32,7 +31,7 @@ def read(table: ReadTable, column: str, task: Literal["classes", "regression"], 
     ------
     DataError : there is nothing to learn, or there are no classes or numbers.
     """
-    cells = judging.without_words(table.columns[column], keys.missing_words, table_sources.decimal(table.source))
+    cells = judging.without_words(table.columns[column], keys.missing_words, table.decimal)
     if cells.null.all():
         refuse_missing(cells.null, column, table)
     return (_classes if task == "classes" else _targets)(cells, column, table)

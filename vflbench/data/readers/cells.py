@@ -327,7 +327,8 @@ def words(column: Column) -> np.ndarray:
     import pandas as pd
 
     numbers = pd.to_numeric(pd.Series(column.values, dtype=object), errors="coerce")
-    return numbers.isna().to_numpy() & ~column.null
+    found: np.ndarray = numbers.isna().to_numpy() & ~column.null
+    return found
 
 
 def means_missing(text: str) -> bool:

@@ -97,6 +97,11 @@ class ReadTable:
     rows: int
     stamp: str | None = None  # SHA-256 of the file, where the reader of the table wants one
 
+    @property
+    def decimal(self) -> str:
+        """The decimal sign of its texts."""
+        return decimal(self.source)
+
     def place(self, row: int) -> str:
         """How a message names row `row`."""
         return place(self.source, row)

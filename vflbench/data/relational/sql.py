@@ -18,10 +18,10 @@ import numpy as np
 
 from vflbench.cards.data.divide import plan
 from vflbench.cards.data.relational.sql import Config
-from vflbench.data.columns import inspection
+from vflbench.data.columns import inspection, row_facts
 from vflbench.data.divide import splits, tables
 from vflbench.data.divide.tables import RawTables
-from vflbench.data.readers import row_facts, table_sources
+from vflbench.data.readers import table_sources
 from vflbench.data.readers.cells import TYPES, Column, concatenate, digest, hashes, stable_order
 from vflbench.data.readers.keys import near, shown
 from vflbench.data.readers.table_sources import ReadTable, Source

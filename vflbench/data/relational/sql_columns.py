@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vflbench.cards.data.relational.sql import Config
-from vflbench.data.columns import extremes, leaks
+from vflbench.data.columns import dates, extremes, leaks
 from vflbench.data.columns.judging import (
     IN_ORDER,
     MOST_CATEGORIES,
@@ -22,7 +22,6 @@ from vflbench.data.columns.judging import (
     numbers_rows,
 )
 from vflbench.data.divide.tables import RawTable, RawTables, joining
-from vflbench.data.readers import dates
 from vflbench.data.readers.cells import Column, Wrong, as_type, concatenate, refuse_rounded, words
 from vflbench.data.readers.table_sources import ReadTable
 from vflbench.data.relational.sql_config import called, deciding, keys_of, roles_of

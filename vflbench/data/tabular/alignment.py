@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vflbench.data.columns import inspection
+from vflbench.data.columns import inspection, judging
 from vflbench.data.matching import DIGEST, PLACE
 from vflbench.data.readers import keys
 from vflbench.data.readers.cells import Wrong
@@ -204,7 +204,7 @@ def rows_of(table: ReadTable, columns: Sequence[str], files: Files | None = None
             return Rows(
                 {},
                 parts,
-                [f"{table.place(error.row)}, column {positions.named(column)}: {error.reason}"],
+                [f"{table.place(error.row)}, column {judging.named(column)}: {error.reason}"],
                 [],
             )
         notes += [f"{table}, column {column}: {parts[-1].note}"] if parts[-1].note else []
@@ -230,7 +230,7 @@ def rows_of(table: ReadTable, columns: Sequence[str], files: Files | None = None
 
 
 def _listed(columns: Sequence[str]) -> str:
-    return ", ".join(map(positions.named, columns))
+    return ", ".join(map(judging.named, columns))
 
 
 def one(cells: Sequence[str]) -> str:

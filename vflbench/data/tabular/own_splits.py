@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from vflbench.cards.data.tabular.tabular_files import OwnKeys
-from vflbench.data.columns import judging
+from vflbench.data.columns import judging, row_facts
 from vflbench.data.divide import splits
-from vflbench.data.readers import row_facts, table_sources
 from vflbench.data.readers.table_sources import ReadTable
 from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Table
@@ -41,7 +40,7 @@ def facts(config: OwnKeys, file: ReadTable, used: np.ndarray) -> RowFacts:
     ------
     DataError : one of these rows has no time, or no entity. Names file and line.
     """
-    words, sign = config.missing_words, table_sources.decimal(file.source)
+    words, sign = config.missing_words, file.decimal
     named = filter(None, (config.time, config.entity))
     known = {name: judging.without_words(file.columns[name], words, sign) for name in named}
     return RowFacts(

@@ -357,14 +357,9 @@ def shuffled(held: dict[str, Column], names: Sequence[str]) -> tuple[str, int] |
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
-def named(column: str) -> str:
-    """How a message names a column, of which some have no name."""
-    return column if column.strip() else f"{column!r} (it has no name)"
-
-
 def called(names: Sequence[str]) -> str:
     """How a message names columns."""
-    names = [*map(named, dict.fromkeys(names))]
+    names = [*map(judging.named, dict.fromkeys(names))]
     return f"column{'s' if len(names) > 1 else ''} {' and '.join(names)}"
 
 

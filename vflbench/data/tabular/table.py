@@ -219,6 +219,7 @@ def _aligned(
 
 def _convex(config: Keys, features: list[np.ndarray], target: np.ndarray, source: DataSource) -> AlignedTask:
     """The convex problem of encoded columns, per party."""
+    assert config.problem != "learning"
     if config.problem == "ridge":
         if target.std() <= 1e-12 * np.abs(target).max():
             reason = f"the target is the same in all {len(target)} rows: there is nothing to learn"

@@ -25,7 +25,6 @@ import itertools
 import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -119,8 +118,7 @@ def most_parties(config: Config, layout: str, root: Path | None) -> int | None:
     (names,) = _features(config, [source], [table_sources.columns(source)])
     if len(names) > FEW:
         return len(names)
-    judged = inspection.inspect([table_sources.read_table(source, names)], [names], [slice(None)], config)
-    return len(_kept(judged[0]))
+    return len(_kept(inspection.inspect(table_sources.read_table(source, names), names, slice(None), config)))
 
 
 def load(
@@ -174,11 +172,7 @@ def _load(
     origin, metric = _origin(sources, matched, label), _metric(label.classes)
     task = table.divide(config, whole, origin, metric, layout=layout, parties=parties, seed=seed)
     labelled = int((~label.null[inspection.take(rows[0], tables[0].rows)]).sum())
-    about = inspection.summary(tables, rows, reports, blanks, labelled)
-    about = tuple(
-        {**own, "names_rows": sorted(named), "written": _written(source)}
-        for own, named, source in zip(about, matched.named, sources, strict=True)
-    )
+    about = inspection.summary(tables, rows, reports, blanks, labelled, matched.named)
     about = own_splits.told(config, about, whole, as_given[rows[0]])
     task = dataclasses.replace(task, source=dataclasses.replace(task.source, tables=about))
     if not several:
@@ -220,8 +214,8 @@ def _judged(
     """
     assert config.label
     rows = matched.rows
-    judged = inspection.inspect(tables, features, rows, config)
-    judged = [inspection.without(*own, config) for own in zip(judged, matched.named, strict=True)]
+    files = zip(tables, features, rows, matched.named, strict=True)
+    judged = [inspection.inspect(file, own, used, config, named) for file, own, used, named in files]
     _refuse(tables, judged)
     who = judging.category(tables[0].columns[config.entity])[0][rows[0]] if config.entity else None
     return leaks.mark(judged, rows, label.values[rows[0]], label.classes, config.label, who)
@@ -277,8 +271,8 @@ def load_own(
     none |= {config.label} if index == 0 else set()
     names = [column for column in table_sources.columns(source) if column not in none]
     rows = task.rows[index]
-    (judged,) = inspection.inspect([table_sources.read_table(source, names)], [names], [rows], config)
-    judged = inspection.without(judged, task.source.tables[index]["names_rows"], config)
+    named = task.source.tables[index]["names_rows"]
+    judged = inspection.inspect(table_sources.read_table(source, names), names, rows, config, named)
     part = _table(config, [judged], [rows], np.zeros(len(rows)), 0)
     more = (task.own.places, task.own.labels) if index == task.owner and task.own is not None else None
     part = dataclasses.replace(part, splits=task.splits, labelled=more)
@@ -355,18 +349,12 @@ def _note_columns(
     if used is not None and all(name in table.columns for name in (config.time, config.entity) if name):
         found.of(own_splits.facts, config, table, np.arange(table.rows)[used])
     copied = dataclasses.replace(table, columns=dict(table.columns))
-    (judged,) = inspection.inspect([copied], [features], [slice(None)], config)
+    judged = inspection.inspect(copied, features, slice(None), config)
     for line in inspection.errors(table, judged):
         found.note(line)
 
 
 # --- files and their columns ------------------------------------------------------------------------------------------
-
-
-def _written(source: Source) -> dict[str, Any] | None:
-    """How a file of text or a spreadsheet is written, for the summary."""
-    form = table_sources.form(source)
-    return None if form is None else dataclasses.asdict(form)
 
 
 def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequence[str]]) -> list[list[str]]:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from vflbench.cards.data.columns.judging import Order
-from vflbench.data.readers import dates, keys
+from vflbench.data.columns import dates
+from vflbench.data.readers import keys
 from vflbench.data.readers.cells import Column, means_missing
 from vflbench.types import DataError
 
