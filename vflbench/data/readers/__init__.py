@@ -1,1 +1,1 @@
-"""Readers of files and databases, and what their cells are: `table_sources` is the door to tables of the user's own."""
+"""Readers of files and databases, and what their cells are: `table_sources.read_table` is the door to users' tables."""
