@@ -11,11 +11,12 @@ import pytest
 from vflbench import registry
 
 ROOT = Path(__file__).resolve().parents[2] / "vflbench"
-BASE = {"types", "seeding", "version", "compiler"}
+BASE = {"types", "defaults", "seeding", "version", "compiler"}
 PIECES = {"data", "models", "federation", "privacy"}
 # room -> rooms it may import besides itself and BASE
 ALLOWED: dict[str, set[str]] = {
     "types": set(),
+    "defaults": set(),
     "seeding": set(),
     "compiler": set(),
     "contracts": set(),
@@ -57,6 +58,7 @@ FORBIDDEN = {
     "plots": {"torch", "torch_geometric", "opacus", "hydra", "omegaconf"},
     "data": {"torch", "torch_geometric", "opacus", "hydra", "omegaconf"},
     "types": {"torch", "numpy", "hydra", "omegaconf"},
+    "defaults": {"torch", "numpy", "hydra", "omegaconf"},
     "cards": {"torch", "numpy", "pandas", "hydra", "omegaconf"},
     "registry": {"torch", "numpy", "hydra", "omegaconf"},
     "exposure": {"torch", "numpy", "hydra", "omegaconf"},
