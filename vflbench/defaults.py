@@ -69,7 +69,7 @@ def _shown(self: object) -> str:
     return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in vars(self).items())})"
 
 
-def filled(kind: type[Keys], **given: Any) -> Keys:
+def filled(kind: type[Keys], /, **given: Any) -> Keys:
     """An option's keys: those that are given, and the others as the option's file in `conf/` has them."""
     known: Any = kind
     read = [one.name for one in dataclasses.fields(known) if isinstance(one.default_factory, functools.partial)]
