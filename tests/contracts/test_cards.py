@@ -75,6 +75,8 @@ def test_every_mechanism_says_what_it_protects() -> None:
 
 
 @pytest.mark.parametrize("algorithm", registry.algorithms())
-def test_who_depends_on_time_does_not_wait_for_who_is_late(algorithm: str) -> None:
-    info = registry.algorithms()[algorithm]
+def test_a_method_tolerates_what_its_programs_do(algorithm: str) -> None:
+    info, entry = registry.algorithms()[algorithm], registry.algorithm_entries()[algorithm]
     assert (info.tolerates.late != "waits") == info.time_dependent
+    source = registry.ROOT.parent.joinpath(*entry.module.split(".")).with_suffix(".py").read_text()
+    assert (info.tolerates.absent == "replaces") == ("expendable=True" in source)  # PartySpec

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from vflbench.cards.privacy.keys import Serving as Serving  # where plug-ins look for it
 from vflbench.cards.privacy.keys import serving_of
 from vflbench.types import PrivacyConfig
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vflbench.cards.models.classifiers import Config as Config
+from vflbench.cards.models.classifiers import Config
 from vflbench.data.tasks import ShardedTask
 from vflbench.models import DTYPES, classifiers
 
