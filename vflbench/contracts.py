@@ -1,7 +1,7 @@
 """What a module must have to be an algorithm, a data set or an option of another group; checked when it is loaded.
 
-This holds for our modules and for a user's. Each protocol says what a module must define, its `...Hooks` what it may
-define beside that. Each violation is one line, with the file, what it has and what is expected.
+This holds for our modules, each with its card, and for a user's. Each protocol says what a module must define, its
+`...Hooks` what it may define beside that. Each violation is one line, with the file, what it has and what is expected.
 """
 
 from __future__ import annotations
