@@ -75,21 +75,24 @@ def filled(kind: type[Keys], /, **given: Any) -> Keys:
     read = [one.name for one in dataclasses.fields(known) if isinstance(one.default_factory, functools.partial)]
     for option in _options(known) if known in _like else ():
         if option.rpartition("/")[2] == given.get("name"):
-            given = {key: _value(known, option, key) for key in read if key in values(option)} | given
+            given = {key: _value(known, option, key) for key in read if key in _read(option)} | given
     return kind(**given)
 
 
 def _default(kind: type, key: str) -> Any:
     """The value of a key that nobody gave."""
     for option in _options(kind):
-        if key in values(option):
+        if key in _read(option):
             return _value(kind, option, key)
     raise TypeError(f"{kind.__module__}.{kind.__name__}: no file in conf/ has the key {key}")
 
 
 def _value(kind: type, option: str, key: str) -> Any:
-    value, wanted = values(option)[key], typing.get_type_hints(kind)[key]
+    value, wanted = copy.deepcopy(_read(option)[key]), _hints(kind)[key]
     return float(value) if type(value) is int and float in (wanted, *typing.get_args(wanted)) else value
+
+
+_hints = functools.cache(typing.get_type_hints)
 
 
 @functools.cache
@@ -117,6 +120,7 @@ def names_of(card: ModuleType) -> tuple[str, ...]:
 
 @functools.cache
 def _read(option: str) -> dict[str, Any]:
+    """An option file of ours; `option` is a group and a name, `algorithm/glasu`."""
     import yaml  # takes 20 ms
 
     loader: Any = type("Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
@@ -124,8 +128,3 @@ def _read(option: str) -> dict[str, Any]:
     text = (config_dir() / f"{option}.yaml").read_text(encoding="utf-8")
     found: dict[str, Any] = yaml.load(text, loader)
     return found
-
-
-def values(option: str) -> dict[str, Any]:
-    """The keys of an option file of ours with their values; `option` is a group and a name, `algorithm/glasu`."""
-    return {key: value for key, value in copy.deepcopy(_read(option)).items() if key not in ("defaults", "hydra")}
