@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,19 @@ def test_an_unknown_name_is_told_with_the_closest() -> None:
         registry.load_algorithm("toyy")
     with pytest.raises(VflbenchError, match="did you mean 'toy'"):
         registry.load_algorithm("TOY")
+
+
+def test_packages_that_name_us_are_those_that_importlib_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any, importlib.metadata is not asked: that would take a third of the time of `vflbench list`."""
+    named = any(group.startswith("vflbench.") for group in importlib.metadata.entry_points().groups)
+    assert registry._announced() == named
+    monkeypatch.syspath_prepend(str(tmp_path))
+    metadata = tmp_path / "other-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "entry_points.txt").write_text("[console_scripts]\nother = vflbench.cli:main\n")
+    assert registry._announced() == named
+    (metadata / "entry_points.txt").write_text("[console_scripts]\nother = o:o\n[vflbench.codecs]\nother = other\n")
+    assert registry._announced()
 
 
 def test_a_broken_plugin_is_left_out_and_a_name_taken_twice_is_refused(

@@ -54,11 +54,26 @@ def from_conf(*like: str) -> Callable[[type[Keys]], type[Keys]]:
         for name in kind.__annotations__:
             if name not in own or name not in vars(kind):
                 setattr(kind, name, dataclasses.field(default_factory=functools.partial(_default, kind, name)))
-        for name, method in {"__eq__": _equals, "__repr__": _shown, "__hash__": None}.items():
+        for name, method in {"__init__": _fill, "__eq__": _equals, "__repr__": _shown, "__hash__": None}.items():
             setattr(kind, name, method)  # to generate them for each class takes half of the time of `vflbench list`
-        return dataclasses.dataclass(eq=False, repr=False)(kind)
+        return dataclasses.dataclass(init=False, eq=False, repr=False)(kind)
 
     return decorated
+
+
+def _fill(self: Any, /, **given: Any) -> None:
+    for one in dataclasses.fields(self):
+        make: Any = one.default_factory
+        if one.name in given:
+            value = given.pop(one.name)
+        else:
+            value = one.default if make is dataclasses.MISSING else make()
+        setattr(self, one.name, value)
+    if given:
+        kind = type(self).__name__
+        raise TypeError(f"{kind}.__init__() got an unexpected keyword argument {next(iter(given))!r}")
+    if hasattr(self, "__post_init__"):
+        self.__post_init__()
 
 
 def _equals(self: object, other: object) -> bool:

@@ -7,13 +7,13 @@ module with programs is imported only when it is chosen, and one broken plug-in 
 """
 
 import functools
-import hashlib
 import importlib
-import importlib.metadata
-import importlib.util
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -91,6 +91,8 @@ def options(group: str, algorithm: AlgorithmInfo, own: tuple[str, ...]) -> tuple
     """The options of an open group that `algorithm` goes with: its `own`, and those of other packages that name it."""
     if group == "privacy" and own == ("none",):  # calls no mechanism: another package's would protect nothing
         return own
+    if entry_points() is None:  # then cards of ours need not be imported
+        return own
     return (
         *own,
         *(
@@ -145,8 +147,26 @@ def fit(algorithm: AlgorithmInfo, dataset: DatasetInfo) -> str | None:
 
 @functools.cache
 def entry_points() -> Any:
-    """What installed packages announce, read once: to look for it takes 20 ms."""
+    """What installed packages announce, read once; None where none of them names us."""
+    if not _announced():
+        return None
+    import importlib.metadata
+
     return importlib.metadata.entry_points()
+
+
+def _announced() -> bool:
+    """Whether an installed package may name us; importlib.metadata would take a third of `vflbench list` to say so."""
+    if any(hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder):
+        return True
+    places = [Path(place) for place in sys.path]
+    if any(place.suffix == ".egg" or place.is_file() for place in places):  # archives
+        return True
+    for file in (file for place in places for file in place.glob("*-info/entry_points.txt")):
+        with suppress(OSError):  # nobody may read it
+            if b"[vflbench." in file.read_bytes():
+                return True
+    return False
 
 
 @functools.cache
@@ -198,7 +218,10 @@ def sha256_of(module: str) -> str:
     ------
     ImportError : there is no such module.
     """
-    spec = importlib.util.find_spec(module)
+    import hashlib
+    from importlib.util import find_spec
+
+    spec = find_spec(module)
     if spec is None or spec.origin is None:
         raise ImportError("there is no such module")
     path = Path(spec.origin)
@@ -238,7 +261,8 @@ def _cards(room: str) -> Iterator[ModuleType]:
 
 def _plugins(group: str) -> Iterator[ModuleType]:
     """The modules that packages announce under the entry point `group`; of broken ones, left out, it warns."""
-    for name in sorted({point.module for point in entry_points().select(group=group)}):
+    points = entry_points()
+    for name in sorted({point.module for point in points.select(group=group)} if points is not None else ()):
         try:
             yield importlib.import_module(name)
         except Exception as error:  # another package's code: whatever it raises must not stop ours

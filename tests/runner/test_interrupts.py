@@ -147,7 +147,7 @@ def test_writing_for_long_makes_a_second_signal_no_later_one(monkeypatch: pytest
 @pytest.mark.usefixtures("heeded")
 def test_what_a_process_hands_over_after_its_job_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the lock of the queue may stay taken, and the search or sweep waits for ever."""
-    monkeypatch.setattr(interrupts.multiprocessing, "parent_process", lambda: "a process")
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: "a process")
     with pytest.raises(KeyboardInterrupt), interrupts.job():
         signal.raise_signal(signal.SIGTERM)
     signal.raise_signal(signal.SIGTERM)

@@ -55,6 +55,8 @@ def command(args: Sequence[str]) -> int:
 
 def _dispatch(args: list[str]) -> int:
     verb = args[0] if args else ""
+    if verb == "list":
+        return _uncollected(verb, args[1:])
     if verb in VERBS:
         return _command_of(verb, args[1:])
     if {"-h", "--help"} & set(args):
@@ -74,9 +76,17 @@ def _dispatch(args: list[str]) -> int:
         )
     if late := [word for before, word in pairwise(args) if word in VERBS and before != "--config-dir"]:
         raise VflbenchError(f"{late[0]!r} is a command, and comes first: vflbench {late[0]} ...")
-    gc.disable()  # until a job trains: what is imported stays, and to look at it again and again costs a fifth of it
+    return _uncollected("train", args)
+
+
+def _uncollected(verb: str, args: list[str]) -> int:
+    """As `_command_of`; until a job trains, nothing is collected.
+
+    What is imported stays, and to look at it again and again costs a fifth of it.
+    """
+    gc.disable()
     try:
-        return _command_of("train", args)
+        return _command_of(verb, args)
     finally:
         gc.enable()
 

@@ -1,8 +1,9 @@
-"""An exception that nobody foresaw: the user reads one line, and a log has the traceback."""
+"""An exception that nobody foresaw: the user reads one line, and a log has the traceback.
+
+Every command imports this, and hardly any needs more than `code`: the rest is imported where an exception is told.
+"""
 
 import os
-import platform
-import tempfile
 import time
 import traceback
 from collections.abc import Mapping
@@ -29,6 +30,8 @@ def told(bug: Exception, folder: Path | None = None, hidden: Mapping[str, str] |
     """
     if (line := vars(bug).get("vflbench_told")) is not None:
         return str(line)
+    import platform
+
     trace = "".join(traceback.format_exception(bug))
     said = " ".join(f"{type(bug).__name__}: {text_of(bug)}".split())
     for text, name in (hidden or {}).items():
@@ -58,12 +61,14 @@ def _write(text: str, folder: Path | None) -> Path | None:
         FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
         return _new(FOLDER, text)
     with suppress(OSError):
-        return _new(Path(tempfile.gettempdir()), text)
+        return _new(None, text)
     return None
 
 
-def _new(folder: Path, text: str) -> Path:
-    """A new log in a folder, which only the user may read."""
+def _new(folder: Path | None, text: str) -> Path:
+    """A new log in a folder, or in a temporary one, which only the user may read."""
+    import tempfile
+
     begin = f"vflbench_{time.strftime('%Y-%m-%d_%H-%M-%S')}_"
     number, name = tempfile.mkstemp(".log", begin, folder)
     with os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace") as file:

@@ -2,7 +2,6 @@
 
 import shutil
 import textwrap
-from argparse import ArgumentParser
 
 from vflbench import exposure, registry
 from vflbench.cli.words import say
@@ -55,6 +54,8 @@ def command(args: list[str]) -> int:
 
 def _on(args: list[str]) -> int:
     """`vflbench list dataset=NAME [dataset.KEY=VALUE ...] [--config-dir DIR]`: what runs on the data with defaults."""
+    from argparse import ArgumentParser  # the list of algorithms needs none
+
     parser = ArgumentParser(
         prog="vflbench list", description="The algorithms; with a data set those that run on it, with their defaults."
     )

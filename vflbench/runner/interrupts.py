@@ -1,23 +1,19 @@
 """Ctrl-C, and SIGTERM as Ctrl-C: what has been reached is written, and the command ends.
 
-The processes of a sweep write theirs too.
+The processes of a sweep write theirs too. Every command imports this: what only sweeps need is imported where they
+begin.
 """
 
 import contextlib
 import functools
 import math
-import multiprocessing
 import os
-import secrets
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-
-from vflbench.federation.guardian import MARKED, Guardian
-from vflbench.results import lock
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SOON = 5.0  # s after a signal, in which a second one is ignored
@@ -50,6 +46,8 @@ def job() -> Iterator[None]:
     KeyboardInterrupt
         A signal came before: no job begins any more.
     """
+    import multiprocessing
+
     if multiprocessing.parent_process() is None:
         yield
         return
@@ -135,6 +133,10 @@ def passed_on(folder: Path, processes: Sequence[int] = ()) -> Iterator[None]:
     So they write what they have reached; joblib would kill them.
     """
 
+    import multiprocessing
+
+    from vflbench.results import lock
+
     def end(interrupt: Callable[[], None]) -> None:
         children = [*(child.pid for child in multiprocessing.active_children() if child.pid), *processes]
         for child in children:
@@ -155,6 +157,10 @@ def _guarded() -> Iterator[None]:
     if not Path("/proc").is_dir():
         yield
         return
+    import secrets
+
+    from vflbench.federation.guardian import MARKED, Guardian
+
     key, value = "VFLBENCH_SWEEP", secrets.token_hex(8)
     watching = Guardian(MARKED, f"{key}={value}")
     os.environ[key] = value
