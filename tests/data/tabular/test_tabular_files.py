@@ -5,6 +5,7 @@ import builtins
 import gzip
 import importlib.util
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -183,6 +184,8 @@ def test_hashes_keep_what_all_have(tmp_path, customers, caplog):
     how.alignment = "hashed"
     task = load(how, "aligned", 3, 0, tmp_path)
     assert len(whole(task)) == 22 and "hashed IDs kept 22 IDs of 50, 55, 30, with 3072 bytes" in task.source.note
+    fewer = load(replace(how, samples=15), "aligned", 3, 0, tmp_path)
+    assert len(whole(fewer)) == 15 and fewer.source.alignment == task.source.alignment != ()  # matched before rows go
     # 32 bytes of each hash, 8 of each place
     assert task.source.alignment == (
         (1, 0, "hashes", 1760),

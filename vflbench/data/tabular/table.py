@@ -16,7 +16,7 @@ few numbers count as public: no epsilon covers them.
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -174,7 +174,7 @@ def divide(
     rows = sampled(config, table.labels)
     if len(rows) < len(table.labels):
         note = "; ".join(filter(None, (source.note, f"{len(rows)} of its {len(table.labels)} rows")))
-        source = DataSource(source.kind, source.variant, note, source.files)
+        source = replace(source, note=note)
     splits = {"train": rows}
     if config.problem == "learning":
         splits = dict(table.splits or drawn(config, table, seed))
