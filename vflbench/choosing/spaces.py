@@ -22,6 +22,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from vflbench import config, registry
+from vflbench.cards.privacy.keys import SEARCH as OF_MECHANISMS
 from vflbench.choosing.command import written
 from vflbench.choosing.question import Question
 from vflbench.choosing.shown import hidden
@@ -76,8 +77,10 @@ def _of_card(group: str, name: str) -> Space:
 
 def _of_mechanisms(names: Iterable[str], config_dir: str | None) -> Space:
     """What is searched with mechanisms; a file of the user's says it for all of them."""
-    own = _own(MECHANISM, config_dir)
-    return {key: given for name in names for key, given in _of_card(MECHANISM, name).items()} if own is None else own
+    if (own := _own(MECHANISM, config_dir)) is not None:
+        return own
+    shared = {key: searched(given) for key, given in OF_MECHANISMS.items()}
+    return shared | {key: given for name in names for key, given in _of_card(MECHANISM, name).items()}
 
 
 def of(option: str, run: RunConfig, question: Question) -> Space:

@@ -9,7 +9,6 @@ from vflbench.types import OptionInfo
 OPTIONS = (
     OptionInfo("dp_sgd", "every gradient clipped, Gaussian noise on the sum over a random batch", units=("example",)),
 )
-SEARCH = keys.CLIP
 
 
 @from_conf()

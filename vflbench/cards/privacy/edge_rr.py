@@ -14,7 +14,6 @@ OPTIONS = (
         units=("edge", "feature_row", "gradient_row"),
     ),
 )
-SEARCH = keys.CLIP
 
 
 @from_conf()

@@ -8,7 +8,6 @@ from vflbench.defaults import from_conf
 from vflbench.types import OptionInfo, Range
 
 OPTIONS = (OptionInfo("embedding_and_label", "gdp_embedding and label_rr together", units=("feature_row", "label")),)
-SEARCH = gdp.SEARCH
 
 
 @from_conf()

@@ -11,7 +11,6 @@ OPTIONS = (
         units=("gradient_row",),
     ),
 )
-SEARCH = keys.CLIP
 
 
 @from_conf()

@@ -13,7 +13,6 @@ OPTIONS = (
         units=("feature_row",),
     ),
 )
-SEARCH = keys.CLIP
 
 
 @from_conf()

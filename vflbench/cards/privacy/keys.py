@@ -7,7 +7,7 @@ from vflbench.types import Interval, Positive, PrivacyConfig, Range
 
 Serving = Literal["clean", "noisy"]  # of rows that are predicted: vflbench/privacy/serving.py
 SEARCH_END = 500.0  # Opacus looks for epsilon in [0, 500]
-CLIP = {"privacy.clip": Interval(0.1, 10.0, log=True)}  # searched
+SEARCH = {"privacy.clip": Interval(0.1, 10.0, log=True)}  # of every mechanism that has the key
 
 
 @from_conf("privacy/dp_sgd")

@@ -5,7 +5,6 @@ from vflbench.defaults import from_conf
 from vflbench.types import OptionInfo
 
 OPTIONS = (OptionInfo("tablepuppet", "label_dp and dp_sgd together", units=("example", "label")),)
-SEARCH = keys.CLIP
 
 
 @from_conf()
