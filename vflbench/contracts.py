@@ -64,7 +64,8 @@ MISSPELT = 0.85  # a function whose name is at least so similar to a hook's is t
 class Algorithm(Protocol):
     """An algorithm's module.
 
-    `Config` is a dataclass of `name`, `default_rounds` and the algorithm's own keys, each with a default.
+    `Config` is a dataclass of `name`, `default_rounds` and the algorithm's own keys, each with a default; those of ours
+    are in `conf/` (defaults.py).
     """
 
     ALGORITHM: AlgorithmInfo
