@@ -61,17 +61,18 @@ def from_conf(*like: str) -> Callable[[type[Keys]], type[Keys]]:
     return decorated
 
 
-def _fill(self: Any, /, **given: Any) -> None:
-    for one in dataclasses.fields(self):
+def _fill(self: Any, /, *values: Any, **given: Any) -> None:
+    """The `__init__` of a class of keys, which are given in their order or by name."""
+    fields = {one.name: one for one in dataclasses.fields(self)}
+    given |= {name: value for name, value in zip(fields, values, strict=False) if name not in given}
+    unknown, kind = [*given.keys() - fields.keys(), *values[len(fields) :]], type(self).__name__
+    if unknown:
+        raise TypeError(f"{kind}.__init__() got an unexpected argument {unknown[0]!r}")
+    for name, one in fields.items():
+        if name not in given and one.default_factory is one.default:  # both are MISSING
+            raise TypeError(f"{kind}.__init__() lacks the argument {name!r}")
         make: Any = one.default_factory
-        if one.name in given:
-            value = given.pop(one.name)
-        else:
-            value = one.default if make is dataclasses.MISSING else make()
-        setattr(self, one.name, value)
-    if given:
-        kind = type(self).__name__
-        raise TypeError(f"{kind}.__init__() got an unexpected keyword argument {next(iter(given))!r}")
+        setattr(self, name, given[name] if name in given else one.default if make is dataclasses.MISSING else make())
     if hasattr(self, "__post_init__"):
         self.__post_init__()
 
