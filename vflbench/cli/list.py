@@ -94,7 +94,7 @@ def runnable(words: list[str], config_dir: str | None = None) -> dict[str, RunCo
 
     found: dict[str, RunConfig] = {}
     refused: list[ConfigError] = []
-    with config.session(words, config_dir) as hydra:
+    with config.session([*words, *registry.algorithms()], config_dir) as hydra:
         for name, info in registry.algorithms().items():
             try:
                 run = config.plan(hydra, [f"algorithm={name}", *words]).config

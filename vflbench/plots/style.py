@@ -88,7 +88,8 @@ def look(algorithm: str) -> Look:
     entry = registry.algorithm_entries().get(algorithm)
     info = entry.info if entry else None
     if entry and info and not entry.plugin:
-        return Look(info.label, PALETTE[(info.place + FAMILIES.index(info.family)) % len(PALETTE)], MARKERS[info.place])
+        color = PALETTE[(info.place + FAMILIES.index(info.family)) % len(PALETTE)]
+        return Look(info.label, color, MARKERS[info.place % len(MARKERS)])
     code = hashlib.sha256(algorithm.encode()).digest()[0]
     return Look((info.label if info else "") or algorithm, PALETTE[code % len(PALETTE)], "*")
 
