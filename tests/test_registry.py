@@ -38,6 +38,7 @@ def test_packages_that_name_us_are_those_that_importlib_finds(tmp_path: Path, mo
     named = any(group.startswith("vflbench.") for group in importlib.metadata.entry_points().groups)
     assert registry._announced() == named
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend("x" * 5000)  # importlib.metadata passes over it
     metadata = tmp_path / "other-1.0.dist-info"
     metadata.mkdir()
     (metadata / "entry_points.txt").write_text("[console_scripts]\nother = vflbench.cli:main\n")
@@ -47,7 +48,10 @@ def test_packages_that_name_us_are_those_that_importlib_finds(tmp_path: Path, mo
 
 
 def test_a_broken_plugin_is_left_out_and_a_name_taken_twice_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = registry.dataset_entries()
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -65,6 +69,11 @@ def test_a_broken_plugin_is_left_out_and_a_name_taken_twice_is_refused(
     registry.entry_points.cache_clear()
     assert registry.dataset_entries.__wrapped__() == found
     assert "half_written is left out" in caplog.text and "computed is left out" in caplog.text
+    points.write_text("[vflbench.datasets]\nx = licensed\n")
+    (tmp_path / "licensed.py").write_text("print('looking for a licence')\nraise SystemExit('there is no licence')\n")
+    registry.entry_points.cache_clear()
+    assert registry.dataset_entries.__wrapped__() == found
+    assert "licensed is left out: there is no licence" in caplog.text and not capsys.readouterr().out
     (tmp_path / "other_data.py").write_text(
         "from vflbench.types import DatasetInfo\n\n"
         'DATASETS = (DatasetInfo(name="cora", summary="", layouts=("graph",)),)\n'

@@ -82,7 +82,7 @@ def table(
     codec: str = "none",
     model: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Who learns what under algorithm `name`: {algorithm, note, entries}; as `exposure`, EXPOSES read from the source.
+    """Who learns what under algorithm `name`: {algorithm, note, entries}; as `exposure`.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def keys_of(run: RunConfig) -> dict[str, Any]:
 
 
 def disclosed(name: str, keys: Mapping[str, Any], privacy: Mapping[str, Any] | None = None) -> tuple[Disclosure, ...]:
-    """As `disclosures`, for algorithm `name`, whose EXPOSES is read from the source; raises as `table`."""
+    """As `disclosures`, for algorithm `name`; raises as `table`."""
     return disclosures(registry.algorithm_entries()[name].info, registry.exposed(name), keys, privacy)
 
 

@@ -11,7 +11,7 @@ import importlib
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -159,12 +159,11 @@ def _announced() -> bool:
     """Whether an installed package may name us; importlib.metadata would take a third of `vflbench list` to say so."""
     if any(hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder):
         return True
-    places = [Path(place) for place in sys.path]
-    if any(place.suffix == ".egg" or place.is_file() for place in places):  # archives
-        return True
-    for file in (file for place in places for file in place.glob("*-info/entry_points.txt")):
+    for place in map(Path, sys.path):
         with suppress(OSError):  # nobody may read it
-            if b"[vflbench." in file.read_bytes():
+            if place.suffix == ".egg" or place.is_file():  # archives
+                return True
+            if any(b"[vflbench." in file.read_bytes() for file in place.glob("*-info/entry_points.txt")):
                 return True
     return False
 
@@ -264,9 +263,12 @@ def _plugins(group: str) -> Iterator[ModuleType]:
     points = entry_points()
     for name in sorted({point.module for point in points.select(group=group)} if points is not None else ()):
         try:
-            yield importlib.import_module(name)
-        except Exception as error:  # another package's code: whatever it raises must not stop ours
+            with redirect_stdout(sys.stderr):  # what it prints is not what was asked for
+                found = importlib.import_module(name)
+        except (Exception, SystemExit) as error:  # another package's code: whatever it raises must not stop ours
             log.warning("the plugin %s is left out: %s", name, error)
+        else:
+            yield found
 
 
 def _entry(group: str, name: str) -> Entry[Any]:

@@ -3,7 +3,7 @@
 Hydra composes; the checks are ours, because Hydra stops at the first problem. `plan` checks each override (of a sweep,
 each value), then turns the composed configuration into dataclasses. Last it asks whether algorithm, data set, model,
 topology and privacy fit together. Problems of names, types and ranges are reported together. Where a name is wrong, no
-module is imported: the types of keys are read from the sources.
+module with programs is imported: the types of keys are in the cards.
 """
 
 import functools
