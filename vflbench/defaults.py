@@ -116,7 +116,8 @@ def _options(kind: type) -> tuple[str, ...]:
     """The files with the values of a class: of the options in whose card it is, then what its bases are like."""
     card = sys.modules[kind.__module__]
     group = next((group for group, room in ROOMS.items() if f"{_room(card)}/".startswith(f"{room}/")), "")
-    own = () if _like[kind] else tuple(f"{group}/{name}" for name in names_of(card))
+    ours = card.__name__.startswith("vflbench.cards.") and not _like[kind]
+    own = tuple(f"{group}/{name}" for name in names_of(card)) if ours else ()
     return own + tuple(option for base in kind.__mro__ for option in _like.get(base, ()))
 
 
