@@ -281,12 +281,12 @@ def test_a_logger(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("package")
-@pytest.mark.usefixtures("package")
 def test_a_list_of_what_runs_on_a_data_set_has_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.command(["list", "dataset=digits", "dataset.samples=200"]) == 0
     assert any(line.startswith("averaged ") for line in capsys.readouterr().out.splitlines())
 
 
+@pytest.mark.usefixtures("package")
 def test_an_algorithm(tmp_path: Path) -> None:
     (command,) = [command for command in COMMANDS if "algorithm=averaged" in command]
     ended = vflbench.run([*command.split(), "rounds=2", "algorithm.workers=3", f"hydra.run.dir={tmp_path / 'run'}"])
