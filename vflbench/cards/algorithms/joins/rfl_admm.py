@@ -19,7 +19,7 @@ ALGORITHM = AlgorithmInfo(
     reports=("partial",),
     privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
     attacks=("none", "prediction_recovery", "residual_labels"),
-    # any codec: multipliers stay at the server, and those of a round start anew; else rounding makes inexact updates
+    # any codec: multipliers stay at the server, and those of a round start again; else rounding makes inexact updates
     remembered=("prediction", "residual", "parameters", "consensus"),
     assumes=("seed",),
     accounting=("strict", "tablepuppet", "everything"),

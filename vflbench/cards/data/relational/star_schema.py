@@ -8,7 +8,7 @@ from vflbench.types import Count, DatasetInfo, Range
 DATASETS = (
     DatasetInfo(
         name="star_schema",
-        summary="made-up facts and dimensions, joined length = rows x duplication; needs no files",
+        summary="synthetic facts and dimensions, joined length = rows x duplication; needs no files",
         layouts=("relational", "aligned"),
         sources=("synthetic",),
     ),

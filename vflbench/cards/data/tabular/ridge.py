@@ -9,7 +9,7 @@ from vflbench.types import Count, DatasetInfo, Range
 DATASETS = (
     DatasetInfo(
         name="ridge",
-        summary="made-up ridge regression with its exact minimum (MTCD); needs no files",
+        summary="synthetic ridge regression with its exact minimum (MTCD); needs no files",
         layouts=("aligned", "sharded", "relational"),
         sources=("synthetic",),
     ),
