@@ -16,7 +16,12 @@ from omegaconf import OmegaConf
 from vflbench import config, hydra_internals
 
 ROOT = Path(hydra_internals.__file__).parent
-DOCUMENTED = {"hydra.core.config_store", "hydra.core.hydra_config"}
+DOCUMENTED = {
+    "hydra.core.config_store",
+    "hydra.core.hydra_config",
+    "hydra.core.object_type",
+    "hydra.plugins.config_source",
+}
 LOOK_AT = """another Hydra than those that hydra_internals.py was read with. Look whether these are as they were, then
 add it to VERIFIED:
 ConfigRepository (_find_object_source, get_group_options, load_config, initialize_sources),

@@ -44,7 +44,9 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, RunMode, TaskFunction
 from omegaconf import DictConfig, open_dict
 
-from vflbench import registry, tuned
+from vflbench import registry
+from vflbench.config import tuned
+from vflbench.config.source import SCHEME, Source
 
 __all__ = ["Glob", "HydraException", "Override", "RangeSweep", "Sweep"]  # types that other modules use
 VERIFIED = ("1.3.2", "1.3.8")
@@ -185,13 +187,19 @@ class Loader(ConfigLoaderImpl):
 
     def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: Any) -> DictConfig:
         """What comes first is seldom another, Hydra's own files and ours up to the model: its sum is remembered."""
-        defaults = tuned.counting(defaults)
+        noisy = [one for one in defaults if str(one.config_path).startswith("tuned/private/")]
+        defaults = [
+            one for one in defaults if not noisy or one in noisy or not str(one.config_path).startswith("tuned/")
+        ]
         first = list(itertools.takewhile(lambda one: not str(one.config_path).startswith(VARIED), defaults))
         key = tuple((repr(one), repo.delegate.pickled(one.config_path)) for one in first)
         if key not in _merged:
             _merged[key] = pickle.dumps(super()._compose_config_from_defaults_list(first, repo))
         cfg: DictConfig = super()._compose_config_from_defaults_list([Merged(key), *defaults[len(first) :]], repo)
-        return tuned.of_this_model(cfg, defaults, lambda one: self._load_single_config(one, repo).config)
+        for one in defaults:
+            found = [source.found(str(one.config_path)) for source in repo.get_sources() if isinstance(source, Source)]
+            tuned.of_this_model(cfg, next(filter(None, found), None))
+        return cfg
 
     def _load_single_config(self, default: ResultDefault, repo: Any) -> ConfigResult:
         if isinstance(default, Merged):
@@ -303,10 +311,12 @@ def session(folder: Path, user_dir: Path | None, prepare: Callable[[], None]) ->
 
 
 def _session(folder: Path, user_dir: Path | None, prepare: Callable[[], None]) -> Iterator[Session]:
+    Plugins.instance().register(Source)
     path = create_config_search_path(str(folder))
+    path.prepend("vflbench", f"{SCHEME}://{folder}", SearchPathQuery(provider="main"))
     if user_dir is not None:
         # an option of the user's takes precedence
-        path.prepend("command-line", f"file://{user_dir}", SearchPathQuery(provider="main"))
+        path.prepend("command-line", f"{SCHEME}://{user_dir}", SearchPathQuery(provider="vflbench"))
     version.setbase("1.3")
     before, before_config = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
     GlobalHydra.instance().clear()

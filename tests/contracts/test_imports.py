@@ -43,8 +43,7 @@ ALLOWED: dict[str, set[str]] = {
         "registry",
     }
     | PIECES,
-    "tuned": {"registry"},
-    "hydra_internals": {"registry", "tuned"},
+    "hydra_internals": {"registry", "config"},
     "version": set(),
     "config": {"cards", "adapt", "registry", "contracts", "hydra_internals"} | PIECES,
 }

@@ -20,6 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from vflbench import registry
 from vflbench.config import overrides as words
+from vflbench.config import tuned
 from vflbench.config.composition import (
     UNCOMPOSED,
     compose,
@@ -371,12 +372,12 @@ def untyped(cfg: DictConfig, hydra: Any = None) -> frozenset[str]:
     if any(source.provider == "command-line" for source in hydra.runtime.config_sources if _has(source, chosen)):
         return frozenset()
     ours: dict[str, Any] = {}
-    tuned = [f"{group}/{hydra.runtime.choices[f'{group}@_global_']}" for group in ("tuned/private", "tuned")]
-    found = [path for path in tuned if (config_dir() / f"{path}.yaml").is_file()]
-    for path in (f"algorithm/{chosen}", *found[:1]):  # values found with noise count instead of the others
-        if (file := config_dir() / f"{path}.yaml").is_file():
-            read = yaml.safe_load(file.read_text(encoding="utf-8"))
-            ours |= read if path.startswith("algorithm") else read.get("algorithm", {})
+    asked = [f"private/{hydra.runtime.choices['tuned/private@_global_']}", str(hydra.runtime.choices["tuned@_global_"])]
+    found = next(filter(None, (tuned.find(config_dir(), one) for one in asked)), None)
+    if (file := config_dir() / "algorithm" / f"{chosen}.yaml").is_file():
+        ours |= yaml.safe_load(file.read_text(encoding="utf-8"))
+    for key, value in found.values.items() if found else ():
+        ours |= {key.removeprefix("algorithm."): value} if key.startswith("algorithm.") else {}
     keys = {text.partition("=")[0].lstrip("+") for text in typed}
     names = {key: key.partition(".")[2] for key in ADAPTABLE if key not in keys}
     return frozenset(key for key, name in names.items() if name in ours and cfg.algorithm.get(name) == ours[name])

@@ -1,0 +1,132 @@
+"""The option files of a folder, as Hydra asks for them: our plug-in of its kind `ConfigSource`.
+
+Beside plain files it finds tuned values in the file of their algorithm (tuned.py), and a preset in the file of
+its figure: `experiment=glasu/table4_more` is in figure/glasu/table4.yaml, below `presets:`. What a file says is read
+once: Hydra parses some 25 files for each configuration.
+"""
+
+import functools
+import io
+import os
+import pickle
+import re
+import textwrap
+from pathlib import Path
+
+from hydra.core.object_type import ObjectType
+from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
+from omegaconf import DictConfig, OmegaConf
+
+from vflbench.config import tuned
+
+SCHEME = "vflbench"
+GLOBAL = {"package": "_global_"}  # of tuned values and presets, which have keys of any group
+PRESET = re.compile(r"^  (\S+):$", re.MULTILINE)
+
+
+class Source(ConfigSource):
+    """The options in one folder; `provider` is Hydra's word for whose they are."""
+
+    def __init__(self, provider: str, path: str) -> None:
+        super().__init__(provider, path)
+        self.folder = Path(self.path)
+
+    @staticmethod
+    def scheme() -> str:
+        """What paths of these sources begin with, before `://`."""
+        return SCHEME
+
+    def available(self) -> bool:
+        """Whether the folder is there."""
+        return self.folder.is_dir()
+
+    def file(self, config_path: str) -> Path | None:
+        """The file that has the option `group/option`; None where there is none."""
+        group, _, name = config_path.partition("/")
+        plain = self.folder / self._normalize_file_name(config_path)
+        if plain.is_file() and group != "tuned":
+            return plain
+        if found := self.found(config_path):
+            return found.file
+        return self._figure(name) if group == "experiment" else None
+
+    def found(self, config_path: str) -> tuned.Entry | None:
+        """The tuned values behind `tuned/ALGORITHM/DATASET/PRIVACY`, where they are in this folder."""
+        group, _, name = config_path.partition("/")
+        return tuned.find(self.folder, name) if group == "tuned" else None
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """The option, a copy each time: Hydra changes what it gets."""
+        file, (group, _, name) = self.file(config_path), config_path.partition("/")
+        if file is None:
+            raise ConfigLoadError(f"Config not found : {self.folder / config_path}")
+        text, header = file.read_text(encoding="utf-8"), dict[str, str | None](GLOBAL)
+        if found := self.found(config_path):
+            config = OmegaConf.create()
+            for key, value in found.values.items():
+                OmegaConf.update(config, key, value)
+        elif group == "experiment" and file != self.folder / self._normalize_file_name(config_path):
+            config = parsed(str(file), _preset(text, name))
+        else:
+            config, header = parsed(str(file), text), self._get_header_dict(text[:512])
+        return ConfigResult(self.provider, self.full_path(), config, header)
+
+    def is_config(self, config_path: str) -> bool:
+        """Whether there is the option `group/option`."""
+        return self.file(config_path.removesuffix(".yaml")) is not None
+
+    def is_group(self, config_path: str) -> bool:
+        """Whether there is the group, or a folder of options below one."""
+        group, _, paper = config_path.partition("/")
+        return (self.folder / config_path).is_dir() or (
+            group == "experiment" and (self.folder / "figure" / paper).is_dir()
+        )
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        """The options and groups in a group, sorted; of one of both kinds where `results_filter` says so."""
+        files, place = list[str](), self.folder / config_path
+        for name in os.listdir(place) if place.is_dir() else ():
+            self._list_add_result(files, os.path.join(config_path, name), name, results_filter)
+        group, _, paper = config_path.partition("/")
+        if group == "experiment" and (inside := self.folder / "figure" / paper).is_dir():
+            if results_filter is not ObjectType.GROUP:
+                files += [name for file in inside.glob("*.yaml") for name in _presets(file)]
+            if results_filter is not ObjectType.CONFIG:
+                files += [one.name for one in inside.iterdir() if one.is_dir()]
+        return sorted(set(files))
+
+    def _figure(self, preset: str) -> Path | None:
+        """The figure's file with the preset `paper/name`: that of its name, else one that the name begins with."""
+        paper, _, name = preset.rpartition("/")
+        while name:
+            file = self.folder / "figure" / paper / f"{name}.yaml"
+            if file.is_file() and _preset(file.read_text(encoding="utf-8"), preset):
+                return file
+            name = name.rpartition("_")[0]
+        return None
+
+
+def parsed(file: str, text: str) -> DictConfig:
+    """The content of a file as OmegaConf reads it."""
+    config: DictConfig = pickle.loads(_parsed(file, text))
+    return config
+
+
+@functools.lru_cache(maxsize=1024)
+def _parsed(file: str, text: str) -> bytes:
+    stream = io.StringIO(text)
+    stream.name = file  # errors in it name it
+    return pickle.dumps(OmegaConf.load(stream))
+
+
+def _presets(file: Path) -> list[str]:
+    """The names of the presets in a figure's file, without its paper."""
+    _, _, below = file.read_text(encoding="utf-8").partition("\npresets:\n")
+    return [name.rpartition("/")[2] for name in PRESET.findall(re.split(r"^\S", below, flags=re.MULTILINE)[0])]
+
+
+def _preset(text: str, name: str) -> str:
+    """What the text of a figure's file says of a preset; empty where it has none of that name."""
+    _, _, below = text.partition("\npresets:\n")
+    own = re.search(rf"^  {re.escape(name)}:\n((?:    .*\n|\n)+)", below, re.MULTILINE)
+    return textwrap.dedent(own[1]) if own else ""
