@@ -310,6 +310,11 @@ def test_at_a_rung_the_best_third_goes_on() -> None:
     assert halt(rows(0.65)) is None
     assert halt(rows(0.65, 0.65)) is None
     assert halt(rows(0.65, 0.65, 0.2)) is None  # the best so far counts
+    five = [halving.path_of(rows(*[value] * 9), "accuracy", "max", "bytes") for value in (0.5, 0.9, 0.6, 0.8, 0.7)]
+    halt.earlier = five  # of six the best two go on; equal values go on together
+    assert halt(rows(0.79)) is not None and halt(rows(0.8)) is None
+    halt.goal = "min"
+    assert halt(rows(0.61)) is not None and halt(rows(0.6)) is None
     assert Halving("accuracy", "max", "bytes", 90.0, paths[:1])(rows(0.1)) is None  # too few to be compared
     lower = Halving("accuracy", "min", "bytes", 90.0, paths)
     assert lower(rows(0.55)) is not None and lower(rows(0.4)) is None

@@ -151,6 +151,14 @@ def test_a_point_depends_on_space_seed_and_number_alone() -> None:
     assert moved.pop("algorithm.lr") > points[1].pop("algorithm.lr") and moved == points[1]
 
 
+def test_the_points_of_a_seed_stay_what_they_are() -> None:
+    """A search of an older version goes on with them. Of the first four points one is in each quarter of every axis."""
+    (point, *_) = points = [spaces.point(SPACE, 0, number) for number in (1, 2, 3, 4)]
+    assert point == {"algorithm.lr": 0.729, "algorithm.local_steps": 11, "codec": "none"}
+    quarters = [int(4 * spaces.share_of(SPACE["algorithm.lr"], point["algorithm.lr"])) for point in points]
+    assert sorted(quarters) == [0, 1, 2, 3] and [point["codec"] for point in points].count("int8") == 2
+
+
 def test_shares_of_a_range_are_values_and_back() -> None:
     lr = SPACE["algorithm.lr"]
     assert [spaces.value_at(lr, share) for share in (0.0, 0.5, 1.0)] == [0.01, 0.1, 1.0]  # 10^-2, 10^-1, 10^0

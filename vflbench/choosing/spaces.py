@@ -3,16 +3,15 @@
 A space has, for a key of the run, a list of choices or a range `{low, high, log, int}`. A range may say how far it may
 be widened: `least`, `most`; and which values of other keys make it count: `where`. Keys of an option that the space may
 choose (codec.fraction of codec: [none, topk]) count where it is chosen. The first point is the shipped setting. The
-others are those of a scrambled Sobol sequence (Optuna's QMCSampler): the same unit cube for every method, whatever the
-values of its axes mean. A point is known from the space, the seed and its number alone. So a search that goes on tries
-what it would have tried.
+others are those of a scrambled Sobol sequence: the same unit cube for every method, whatever the values of its axes
+mean. A point is known from the space, the seed and its number alone. So a search that goes on tries what it would have
+tried.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -207,18 +206,12 @@ def point(space: Space, seed: int, number: int) -> dict[str, Any]:
     """The values of point `number`, from 1; number 0, the shipped setting, is not of the sequence."""
     if not space:
         return {}
-    import optuna
+    from scipy.stats.qmc import Sobol  # a second, where nothing else has imported scipy.stats
 
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        study = optuna.create_study(sampler=optuna.samplers.QMCSampler(scramble=True, seed=seed))
-        axes = {key: optuna.distributions.FloatDistribution(0.0, 1.0) for key in sorted(space)}
-        study.add_trial(optuna.create_trial(params=dict.fromkeys(axes, 0.5), distributions=dict(axes), value=0.0))
-        for _ in range(number):
-            trial = study.ask(dict(axes))
-            study.tell(trial, 0.0)
-    return counting({key: value_at(space[key], trial.params[key]) for key in space}, space)
+    # `seed`, not its newer name `rng`, which gives other points
+    shares = Sobol(len(space), seed=seed).random_base2((number - 1).bit_length())[number - 1].tolist()
+    at = dict(zip(sorted(space), shares, strict=True))
+    return counting({key: value_at(given, at[key]) for key, given in space.items()}, space)
 
 
 def value_at(given: Any, share: float) -> Any:
