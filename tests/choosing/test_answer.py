@@ -17,8 +17,8 @@ from scipy import stats
 
 from tests.choosing.made import curves, method, record
 from vflbench import exposure
-from vflbench.choosing import answer, floor, page, terminal, words
-from vflbench.choosing.command import written
+from vflbench.choosing import answer, baselines, commands, formatting, page, terminal
+from vflbench.choosing.commands import written
 from vflbench.choosing.record import Excluded, Method, Trial
 from vflbench.results.compare import paired
 from vflbench.types import VflbenchError
@@ -59,7 +59,7 @@ def test_what_is_said_to_be_typed_is_complete(tmp_path: Path) -> None:
     made.status = "out of budget"
     found = answer.answer(tmp_path, made)
     assert found["methods"][0]["command"].startswith("vflbench --config-dir 'my options' algorithm=vfl ")
-    asked = words.asked(found["question"])
+    asked = commands.choose_command(found["question"])
     assert asked.startswith("vflbench choose --config-dir 'my options' dataset=breast_cancer target=0.9 cost=bytes ")
     assert asked.endswith("demand=forms seed=0 trials=2 algorithm=vfl,svfl budget=60s")
     assert asked in html.unescape(page.to_html(found, tmp_path))
@@ -111,8 +111,8 @@ def test_nothing_reaches_the_target(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_of_a_method_that_missed_the_target_trials_that_were_ended_are_told() -> None:
     one = Trial(0, {}, "trials/0", "completed", False, 0.8, 1e6, None, 0.0, 1.0)
     two = replace(one, number=1, status="budget", metric=0.7)
-    assert words.missed([one], one).endswith("value is 0.8")
-    assert words.missed([one, two], one).endswith("value is 0.8; 1 of 2 trials had been ended")
+    assert formatting.missed([one], one).endswith("value is 0.8")
+    assert formatting.missed([one, two], one).endswith("value is 0.8; 1 of 2 trials had been ended")
 
 
 def test_the_label_owner_alone_is_enough(tmp_path: Path) -> None:
@@ -174,9 +174,9 @@ def test_nobody_can_is_not_said_where_a_method_has_more_than_all_columns_gave() 
         {"name": "centralised", "validation": 0.8, "test": 0.8, "reaches": False},
     ]
     for best, kind in ((None, "nobody can"), (0.79, "nobody can"), (0.85, "needed")):
-        assert floor.verdict(lines, 0.9, "max", "accuracy", best)["kind"] == kind
+        assert baselines.verdict(lines, 0.9, "max", "accuracy", best)["kind"] == kind
     for best, kind in ((0.85, "nobody can"), (0.79, "needed")):
-        assert floor.verdict(lines, 0.6, "min", "rmse", best)["kind"] == kind
+        assert baselines.verdict(lines, 0.6, "min", "rmse", best)["kind"] == kind
 
 
 def test_what_others_may_see(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vflbench.choosing import candidates, floor, question, spaces
+from vflbench.choosing import baselines, candidates, question, spaces
 from vflbench.choosing.record import Record
 from vflbench.cli import tune
 from vflbench.types import ConfigError, VflbenchError
@@ -44,7 +44,7 @@ def test_every_data_set_of_the_examples_is_known_by_its_own_name(path: Path, own
     methods, _ = candidates.enter(one)
     assert [method.name for method in methods] == ["vfl_sgd"]
     record = Record(one.asked(), methods=methods)
-    assert not list(floor.tasks(record, one, Path("x")))  # tables: trees are the reference
+    assert not list(baselines.tasks(record, one, Path("x")))  # tables: trees are the reference
 
 
 def test_an_algorithm_of_the_users_enters_by_its_option(own: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.choosing.made import curves, method, record
 from tests.plots.poison import COMMANDS, MARKUP
-from vflbench.choosing import answer, page, pictures, terminal
+from vflbench.choosing import answer, page, page_figures, terminal
 from vflbench.choosing.record import Excluded, Record, Trial
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
@@ -99,9 +99,9 @@ def test_epsilons_of_several_kinds_are_not_on_one_axis(tmp_path: Path) -> None:
     ]
     other = method(tmp_path, "avfl", curves([(9, 1.0)] * 2), noised(1.0, "model"))
     found = answer.answer(tmp_path, record([*whole, other], epsilon=4.0))
-    finals, _ = pictures._points(found, "epsilon")
+    finals, _ = page_figures._points(found, "epsilon")
     assert sorted(x for points in finals.values() for x, _ in points) == [2.0, 3.0]
-    assert len(pictures.fronts(found)) == 3
+    assert len(page_figures.fronts(found)) == 3
 
 
 def test_the_page_says_all(tmp_path: Path) -> None:

@@ -16,13 +16,13 @@ import pytest
 import yaml
 
 from vflbench import cli, config
-from vflbench.choosing import best, halving, shown, spaces
-from vflbench.choosing.best import finalists, promising
+from vflbench.choosing import disclosure, halving, spaces, trial_ranking
 from vflbench.choosing.halving import Halving
 from vflbench.choosing.question import parse
 from vflbench.choosing.record import FILE, Method, Record, Trial
 from vflbench.choosing.search import Search
-from vflbench.choosing.work import Work
+from vflbench.choosing.trial_ranking import finalists, promising
+from vflbench.choosing.worker_pool import Backend
 from vflbench.cli import choose as choosing
 from vflbench.cli import tune
 from vflbench.results import inventory
@@ -51,7 +51,7 @@ def searching(*methods: Method, trials_each: int, target: str = "0.8") -> Search
     record = Record(
         {**asked.asked(), "metric": "accuracy", "goal": "max"}, methods=list(methods), trials_each=trials_each
     )
-    work = Work(lambda *_: "", lambda *_: {}, lambda _: None)
+    work = Backend(lambda *_: "", lambda *_: {}, lambda _: None)
     return Search(asked, Path("nowhere"), record, [], work)
 
 
@@ -80,21 +80,21 @@ def test_the_best_third_is_trained_with_further_seeds_and_the_mean_decides() -> 
     record = searching(method, trials_each=7).record
     record.question["repeats"] = [1, 2]
     assert [one.number for one in promising(record, method)] == [1, 2, 0]
-    assert place(best.best(record, method)) == 1
+    assert place(trial_ranking.best(record, method)) == 1
     method.trials[2].status = "pruned"
     assert [one.number for one in promising(record, method)] == [1, 0, 6]
     method.trials[2].status = "completed"
     for number, seeds in ((1, (0.70, 0.82)), (2, (0.80, 0.82)), (0, (0.83,))):
         for seed, value in enumerate(seeds, 1):
             method.repeats.append(replace(trial(number, None, value), seed=seed))
-    assert place(best.best(record, method)) == 1  # 0 lacks a seed: the first seed alone decides
+    assert place(trial_ranking.best(record, method)) == 1  # 0 lacks a seed: the first seed alone decides
     method.repeats.append(replace(trial(0, None, 0.82), seed=2))
-    assert place(best.best(record, method)) == 0  # the means are 0.78, 0.81 and 0.817
+    assert place(trial_ranking.best(record, method)) == 0  # the means are 0.78, 0.81 and 0.817
     method.repeats[-1].status = "diverged"
-    assert place(best.best(record, method)) == 2
+    assert place(trial_ranking.best(record, method)) == 2
     for repeat in method.repeats:
         repeat.metric = None
-    assert place(best.best(record, method)) == 6  # the best of those that did not fail with another seed
+    assert place(trial_ranking.best(record, method)) == 6  # the best of those that did not fail with another seed
 
 
 def test_with_a_target_the_mean_cost_decides_where_every_seed_reaches_it() -> None:
@@ -104,7 +104,7 @@ def test_with_a_target_the_mean_cost_decides_where_every_seed_reaches_it() -> No
     record.question["repeats"] = [1]
     assert [one.number for one in promising(record, method)] == [1, 2]
     method.repeats = [replace(trial(1, None, 0.79), seed=1), replace(trial(2, 60.0, 0.8), seed=1)]
-    assert place(best.best(record, method)) == 2
+    assert place(trial_ranking.best(record, method)) == 2
 
 
 def test_a_best_value_at_the_edge_is_told_where_a_range_could_be_wider(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_each_further_seed_is_trained_once(tmp_path: Path) -> None:
 
     inventory.claim(tmp_path, "")
     for _ in range(2):  # nothing is left for the second time
-        search = Search(asked, tmp_path, record, [], Work(train, lambda *_: {}, lambda _: None))
+        search = Search(asked, tmp_path, record, [], Backend(train, lambda *_: {}, lambda _: None))
         with search.workers:
             search._repeat()
     assert told == [
@@ -145,7 +145,7 @@ def test_each_further_seed_is_trained_once(tmp_path: Path) -> None:
     assert [one.seed for one in record.methods[0].repeats] == [5, 6, 5, 6] and not record.notes
     record.methods[0].repeats.pop()
     asked.budget, record.spent_seconds = 60.0, 61.0
-    cut = Search(asked, tmp_path, record, [], Work(train, lambda *_: {}, lambda _: None))
+    cut = Search(asked, tmp_path, record, [], Backend(train, lambda *_: {}, lambda _: None))
     cut.run()
     assert record.status == "out of budget" and "before every promising setting" in record.notes[0]
     assert Record.read(tmp_path).methods == record.methods
@@ -164,8 +164,8 @@ def test_a_bound_is_of_those_that_show_no_more_and_have_the_same_mechanism() -> 
 
 
 def test_noise_shows_less_than_the_same_without() -> None:
-    assert shown.no_more(["~sums"], ["sums"]) and shown.no_more(["~sums"], ["~sums"])
-    assert not shown.no_more(["sums"], ["~sums"])
+    assert disclosure.no_more(["~sums"], ["sums"]) and disclosure.no_more(["~sums"], ["~sums"])
+    assert not disclosure.no_more(["sums"], ["~sums"])
 
 
 def test_a_range_is_widened_once_where_the_best_value_is_at_its_edge() -> None:

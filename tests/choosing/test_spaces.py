@@ -67,9 +67,9 @@ def test_a_users_own_file_takes_precedence(tmp_path: Path, hydra: Any) -> None:
         (tmp_path / "search" / f"{name}.yaml").write_text(text)
     asked = question.parse(["algorithm=vfl", *DATA["aligned"], "trials=1"], "tune", str(tmp_path))
     run = planned(hydra, "vfl", "privacy=gdp_embedding", "privacy.mu=1")
-    assert spaces.of("vfl", run, asked) == {"codec": ["none", "int8"], "privacy.mu": {"low": 0.1, "high": 1}}
+    assert spaces.applicable("vfl", run, asked) == {"codec": ["none", "int8"], "privacy.mu": {"low": 0.1, "high": 1}}
     (tmp_path / "search" / "privacy.yaml").write_text("")  # nothing of mechanisms is searched
-    assert spaces.of("vfl", run, asked) == {"codec": ["none", "int8"]}
+    assert spaces.applicable("vfl", run, asked) == {"codec": ["none", "int8"]}
     assert spaces.read("mine", str(tmp_path), "vfl") == {"codec": ["none", "int8"]}
     assert spaces.read("vfl_ps", str(tmp_path)) == spaces.read("vfl_ps") != {}
 
@@ -86,42 +86,42 @@ def test_a_users_own_file_takes_precedence(tmp_path: Path, hydra: Any) -> None:
 def test_the_clip_of_a_mechanism_is_searched_unless_it_is_typed(words: list[str], clipped: bool, hydra: Any) -> None:
     run = planned(hydra, "vfl", *words)
     asked = question.parse(["algorithm=vfl", *DATA["aligned"], *words, "trials=1"], "tune")
-    assert ("privacy.clip" in spaces.of("vfl", run, asked)) == clipped
+    assert ("privacy.clip" in spaces.applicable("vfl", run, asked)) == clipped
     rows = planned(hydra, "glasu", "privacy=edge_rr")
     both = planned(hydra, "glasu", "privacy=edge_rr", "privacy.row_epsilon=4")
-    assert ["privacy.clip" in spaces.of("glasu", one, asked) for one in (rows, both)] == [False, True]
+    assert ["privacy.clip" in spaces.applicable("glasu", one, asked) for one in (rows, both)] == [False, True]
     asked.words.append("privacy.clip=2")
-    assert "privacy.clip" not in spaces.of("vfl", run, asked)
+    assert "privacy.clip" not in spaces.applicable("vfl", run, asked)
 
 
 def test_keys_of_an_option_count_where_it_is_chosen(hydra: Any) -> None:
     asked = question.parse(["algorithm=vfl", *DATA["aligned"], "trials=1"], "tune")
-    space = spaces.of("vfl", planned(hydra, "vfl"), asked)
+    space = spaces.applicable("vfl", planned(hydra, "vfl"), asked)
     assert {"codec.fraction", "codec.feedback"} <= space.keys()
     points = [spaces.point(space, 0, number) for number in range(1, 17)]
     chosen = {point["codec"]: "codec.fraction" in point and "codec.feedback" in point for point in points}
     assert chosen == {"none": False, "fp16": False, "int8": False, "topk": True}
     for codec, kept in (("int8", False), ("topk", True)):
         asked.words = [*asked.words[:3], f"codec={codec}"]
-        typed = spaces.of("vfl", planned(hydra, "vfl", f"codec={codec}"), asked)
+        typed = spaces.applicable("vfl", planned(hydra, "vfl", f"codec={codec}"), asked)
         assert {"codec.fraction" in typed, "codec.feedback" in typed} == {kept} and "codec" not in typed
     assert "codec.feedback" not in spaces.defaults(planned(hydra, "vfl"), space)
     asked.words = ["codec.fraction=0.1"]
-    assert "codec.fraction" not in spaces.of("vfl", planned(hydra, "vfl", "codec=topk"), asked)
+    assert "codec.fraction" not in spaces.applicable("vfl", planned(hydra, "vfl", "codec=topk"), asked)
 
 
 def test_a_choice_counts_where_it_goes_with_another_one(hydra: Any) -> None:
     """Shipped are bins, which take no codec; raw columns do. Randomised bins go with nothing else."""
     for words, forms, codec in (([], 3, True), (["privacy=rr_bins"], 0, False)):
         asked = question.parse(["algorithm=send_once", *DATA["aligned"], *words, "trials=1"], "tune")
-        space = spaces.of("send_once", planned(hydra, "send_once", *words), asked)
+        space = spaces.applicable("send_once", planned(hydra, "send_once", *words), asked)
         assert (len(space.get("algorithm.form", [])), "codec" in space) == (forms, codec)
 
 
 def test_a_range_counts_where_it_says(hydra: Any) -> None:
     """Columns in bins have no components, and a linear learner no leaves; a key that is typed is no part of a point."""
     asked = question.parse(["algorithm=send_once", *DATA["aligned"], "trials=1"], "tune")
-    space = spaces.of("send_once", planned(hydra, "send_once"), asked)
+    space = spaces.applicable("send_once", planned(hydra, "send_once"), asked)
     for number in range(1, 17):
         found = spaces.point(space, 0, number)
         assert ("algorithm.bins" in found) == (found["algorithm.form"] == "bins")
@@ -129,7 +129,7 @@ def test_a_range_counts_where_it_says(hydra: Any) -> None:
         assert ("algorithm.leaves" in found) == (found["algorithm.learner"] == "trees")
     assert "algorithm.components" not in spaces.defaults(planned(hydra, "send_once"), space)
     asked.words.append("algorithm.form=pca")
-    typed = spaces.of("send_once", planned(hydra, "send_once", "algorithm.form=pca"), asked)
+    typed = spaces.applicable("send_once", planned(hydra, "send_once", "algorithm.form=pca"), asked)
     assert "algorithm.components" in spaces.point(typed, 0, 1)
 
 

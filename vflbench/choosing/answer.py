@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.choosing import floor, network_map, standing, tried
-from vflbench.choosing.best import best as best_trial
-from vflbench.choosing.command import command
+from vflbench.choosing import baselines, method_ranking, network_map, trial_counts
+from vflbench.choosing.commands import training_command
+from vflbench.choosing.formatting import PAGE, label, spent_words
+from vflbench.choosing.method_ranking import Contender, Ranked
 from vflbench.choosing.record import Record
-from vflbench.choosing.standing import Ranked, Standing
-from vflbench.choosing.words import PAGE, label, spent_words
+from vflbench.choosing.trial_ranking import best as best_trial
 from vflbench.exposure import UNVERIFIED
 from vflbench.plots import demands, style
 from vflbench.results import selection, texts
@@ -55,20 +55,20 @@ def answer(folder: Path, record: Record) -> dict[str, Any]:
     """The content of `answer.json`; `folder` has the runs."""
     question = record.question
     target, goal, cost = float(question["target"]), question["goal"], question["cost"]
-    found = standing.read(folder, record)
-    kinds = standing.kinds(found, question)
+    found = method_ranking.contenders(folder, record)
+    kinds = method_ranking.kinds(found, question)
     pool = kinds[0][1] if kinds else []
-    ranked = standing.rank(pool, cost, target, goal)
+    ranked = method_ranking.rank(pool, cost, target, goal)
     runs = [run for one in found for run in one.runs]
     winner = ranked[0] if ranked and ranked[0].spent else None
-    lines = floor.of(record, runs, target)
+    lines = baselines.lines(record, runs, target)
     rows = [_row(row, place, question, folder) for place, row in enumerate(ranked, start=1)]
     rows += [_row(Ranked(one, {}, None), None, question, folder) for one in found if one not in pool]
     beside = [row["name"] for row in rows[1 : 1 + NEXT] if winner and row["place"] and row["reached"]]
     closest = None if winner else _closest(rows, goal)
     best = target if winner else closest["validation"] if closest else None
-    often = tried.of(record)
-    verdict = floor.verdict(lines, target, goal, question["metric"], best, even=not often["less"])
+    often = trial_counts.count(record)
+    verdict = baselines.verdict(lines, target, goal, question["metric"], best, even=not often["less"])
     return {
         "schema": SCHEMA,
         "made_by": f"vflbench {__version__}",
@@ -79,11 +79,11 @@ def answer(folder: Path, record: Record) -> dict[str, Any]:
         "reached": winner is not None or verdict["kind"] == "not needed",
         "verdict": verdict,
         "sentence": _sentence(rows, verdict, winner, closest, question, often),
-        "winner": None if winner is None else winner.standing.name,
+        "winner": None if winner is None else winner.contender.name,
         "next": beside,
         "closest": closest,
         "sure": _sure(rows, winner, often),
-        "tried": often | {"words": tried.in_words(often)},
+        "tried": often | {"words": trial_counts.in_words(often)},
         "shipping": _shipping(rows, lines, winner),
         "methods": rows,
         "floor": [*lines, *_once(rows, record, target)],
@@ -114,10 +114,10 @@ def answer(folder: Path, record: Record) -> dict[str, Any]:
 
 def _row(row: Ranked, place: int | None, question: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """All that is known of a method; None where a number does not apply."""
-    one, target = row.standing, float(question["target"])
+    one, target = row.contender, float(question["target"])
     method, runs = one.method, one.runs
     best = next((trial for trial in method.trials if trial.number == method.best), None)
-    spent = {axis: one.spent(axis, target) for axis in (*standing.AXES, "communication_seconds")}
+    spent = {axis: one.spent(axis, target) for axis in (*method_ranking.AXES, "communication_seconds")}
     test = moments([value for run in runs if (value := score_of(run.summary["metric"])) is not None])
     known = moments(one.best())
     return {
@@ -128,7 +128,7 @@ def _row(row: Ranked, place: int | None, question: Mapping[str, Any], folder: Pa
         "place": place,
         "why": one.why,
         "values": dict(best.values) if best else {},
-        "command": command(method, best, runs, target, question.get("config_dir")),
+        "command": training_command(method, best, runs, target, question.get("config_dir")),
         "runs": [_relative(run.folder, folder) for run in runs],
         "basis": "tuning" if one.tuned else "finals",
         "seeds": [run.summary["seed"] for run in runs],
@@ -146,7 +146,7 @@ def _row(row: Ranked, place: int | None, question: Mapping[str, Any], folder: Pa
     }
 
 
-def _privacy(one: Standing) -> dict[str, Any]:
+def _privacy(one: Contender) -> dict[str, Any]:
     """Epsilon, what it covers, and what others see."""
     if one.seen is None:
         return dict.fromkeys(("epsilon", "epsilon_words", "guarantee", "others_see"))
@@ -171,11 +171,11 @@ def _relative(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.as_posix()
 
 
-def _kind(kind: str, ones: Sequence[Standing], question: Mapping[str, Any]) -> dict[str, Any]:
+def _kind(kind: str, ones: Sequence[Contender], question: Mapping[str, Any]) -> dict[str, Any]:
     """The best method among those with one kind of guarantee."""
-    first = standing.rank(ones, question["cost"], float(question["target"]), question["goal"])[0]
-    row = {"guarantee": kind, "name": first.standing.name, "label": first.standing.label, "cost": first.value}
-    return {**row, "reached": len(first.spent), "of": first.standing.of}
+    first = method_ranking.rank(ones, question["cost"], float(question["target"]), question["goal"])[0]
+    row = {"guarantee": kind, "name": first.contender.name, "label": first.contender.label, "cost": first.value}
+    return {**row, "reached": len(first.spent), "of": first.contender.of}
 
 
 def _once(rows: Sequence[Mapping[str, Any]], record: Record, target: float) -> list[dict[str, Any]]:
@@ -193,7 +193,7 @@ def _once(rows: Sequence[Mapping[str, Any]], record: Record, target: float) -> l
     sign = -1 if record.question["goal"] == "max" else 1
     method, trial = min(tried, key=lambda pair: (not pair[1].reached, sign * (pair[1].metric or 0.0)))
     line = {"name": ONCE[0], "label": label(method.algorithm, method.privacy), "validation": trial.metric, "test": None}
-    reaches = floor.reaches(trial.metric, target, record.question["goal"])
+    reaches = baselines.reaches(trial.metric, target, record.question["goal"])
     line |= {"bytes": trial.bytes, "seconds": trial.seconds, "reaches": reaches}
     return [line | {"note": f"{note}; its best trial, without a final"}]
 
@@ -306,7 +306,7 @@ def _no_other(rows: Sequence[Mapping[str, Any]], often: Mapping[str, Any]) -> st
 
 
 def _targets(
-    pool: Sequence[Standing], question: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
+    pool: Sequence[Contender], question: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Who wins at easier targets: from, to and the winner. Curves end where they reach what was asked."""
     starts = [float(run.curve[column].iloc[0]) for one in pool for run in one.runs if (column := selection.judged(run))]
@@ -319,9 +319,9 @@ def _targets(
         begin = min(starts) if goal == "max" else max(starts)
     found: list[dict[str, Any]] = []
     for level in np.linspace(begin, target, LEVELS).tolist():
-        first = next(iter(standing.rank(pool, question["cost"], level, goal)), None)
-        name = first.standing.name if first is not None and first.spent else None
-        called = first.standing.label if first is not None and name else None
+        first = next(iter(method_ranking.rank(pool, question["cost"], level, goal)), None)
+        name = first.contender.name if first is not None and first.spent else None
+        called = first.contender.label if first is not None and name else None
         if found and found[-1]["winner"] == name:
             found[-1]["to"] = level
         else:
@@ -330,8 +330,8 @@ def _targets(
 
 
 def _demands(
-    found: Sequence[Standing],
-    kinds: Sequence[tuple[str | None, list[Standing]]],
+    found: Sequence[Contender],
+    kinds: Sequence[tuple[str | None, list[Contender]]],
     question: Mapping[str, Any],
     so_far: str,
 ) -> list[dict[str, Any]]:
@@ -340,11 +340,11 @@ def _demands(
     seen = [one.seen for one in known if one.seen is not None]
     answers = []
     for demand in demands.of(seen):
-        met, first, guarantee, noise = False, None, demand.guarantee, standing.noise(question)
+        met, first, guarantee, noise = False, None, demand.guarantee, method_ranking.noise(question)
         whole = guarantee is not None or len(kinds) < 2
         for kind, pool in [(guarantee, known)] if whole else kinds:
             able = [one for one in pool if one.seen and demands.unmet(one.seen, demand, noise) is None]
-            ranked = standing.rank(able, question["cost"], float(question["target"]), question["goal"])
+            ranked = method_ranking.rank(able, question["cost"], float(question["target"]), question["goal"])
             met = met or bool(able)
             if ranked and ranked[0].spent:
                 first, guarantee = ranked[0], kind if whole or kind != kinds[0][0] else None
@@ -353,14 +353,14 @@ def _demands(
         why = None if first else f"none reaches the target{so_far}" if met else f"no method here{so_far}"
         apart = [one.label for one in known if one.seen and demands.unverified(one.seen, demand, noise)]
         row: dict[str, Any] = dict.fromkeys(("winner", "label", "cost", "others_see"))
-        if first is not None and (sees := first.standing.seen) is not None:
-            one = first.standing
+        if first is not None and (sees := first.contender.seen) is not None:
+            one = first.contender
             row |= {"winner": one.name, "label": one.label, "cost": first.value, "others_see": sees.words}
         answers.append({"key": demand.key, "others_may_see": words, **row, "why": why, "unverified": apart})
     return answers
 
 
-def _unverified(found: Sequence[Standing], record: Record) -> list[str]:
+def _unverified(found: Sequence[Contender], record: Record) -> list[str]:
     """The methods that do not declare what follows from their messages, those too that did not enter therefore."""
     excluded = [label(one.algorithm, one.privacy) for one in record.excluded if one.reason == UNVERIFIED]
     return [*(one.label for one in found if one.seen is not None and not one.seen.verified), *excluded]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from vflbench import adapt, config, registry
 from vflbench.choosing import spaces
+from vflbench.choosing.disclosure import violation
 from vflbench.choosing.question import DIVISION, SHIPPED, SHIPPED_PRIVATE, Question
 from vflbench.choosing.record import Excluded, Method
-from vflbench.choosing.shown import hidden
 from vflbench.types import AlgorithmInfo, ConfigError, RunConfig, VflbenchError, messages, refuse
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def enter(question: Question) -> tuple[list[Method], list[Excluded]]:
                     continue
                 assert run is not None
                 run = adapt.parties(run, info)
-                if (shows := hidden(run, question)) is not None:
+                if (shows := violation(run, question)) is not None:
                     excluded.append(Excluded(option, _given(mechanism), shows))
                     continue
                 methods.append((Method(option, mechanism, own, {}, kind=info.name), run))
@@ -67,7 +67,7 @@ def enter(question: Question) -> tuple[list[Method], list[Excluded]]:
                 raise max(refused, key=lambda error: shared[_reason(error)])  # it is general
             raise VflbenchError("no method enters:" + "".join(f"\n  {line}" for line in _alike(excluded)))
         for method, run in methods:
-            method.space = spaces.of(method.algorithm, run, question)
+            method.space = spaces.applicable(method.algorithm, run, question)
     return [method for method, _ in methods], excluded
 
 

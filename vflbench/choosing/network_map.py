@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vflbench.choosing.standing import Ranked, Standing, ordered
+from vflbench.choosing.method_ranking import Contender, Ranked, ordered
 from vflbench.plots import running_time
 from vflbench.results import selection
 from vflbench.results.reader import Run
@@ -29,7 +29,7 @@ Cell = tuple[float, float | None]  # latency in ms, bandwidth in Mbit/s; None: u
 class Pricing:
     """The runs of methods that can be re-priced."""
 
-    pool: list[Standing]
+    pool: list[Contender]
     runs: list[list[tuple[int, Finished, int]]]  #: of each method: seed, run, the round that reached the target
     network: NetworkConfig
     sign: int
@@ -48,7 +48,7 @@ class Pricing:
 
     def first(self, cell: Cell) -> str:
         """Who wins at a cell."""
-        return self.at(cell)[0].standing.name
+        return self.at(cell)[0].contender.name
 
 
 def on(network: NetworkConfig, latency: float, bandwidth: float | None) -> NetworkConfig:
@@ -66,7 +66,7 @@ def draw_up(ranked: Sequence[Ranked], target: float, goal: str) -> dict[str, Any
     user's cell, None where links differ), `left_out` (name, why), `words`, and `why` where there is no map.
     """
     found: dict[str, Any] = {"latencies": [], "bandwidths": [], "cells": [], "you": None, "left_out": [], "words": []}
-    able = [row.standing for row in ranked if row.spent and row.share == ranked[0].share]
+    able = [row.contender for row in ranked if row.spent and row.share == ranked[0].share]
     if not able:
         return {**found, "why": "none of the methods here reaches the target"}
     values = able[0].runs[0].manifest["config"]["network"]
@@ -95,7 +95,7 @@ def draw_up(ranked: Sequence[Ranked], target: float, goal: str) -> dict[str, Any
     place = None if you is None else [latencies.index(you[0]), bandwidths.index(you[1])]
     if place is not None:  # the others were trained there
         own = ordered(able, [one.spent("seconds", target) for one in able], pricing.sign)
-        cells[place[0]][place[1]] = _cell([row for row in own if all(map(running_time.shown, row.standing.runs))])
+        cells[place[0]][place[1]] = _cell([row for row in own if all(map(running_time.shown, row.contender.runs))])
     found |= {"latencies": latencies, "bandwidths": bandwidths, "cells": cells, "you": place, "words": words}
     return {**found, "why": None if you else "your links differ, so that your network is no point of it"}
 
@@ -133,8 +133,8 @@ def _grid(pricing: Pricing, you: Cell | None) -> tuple[list[float], list[float |
 
 def _cell(rows: Sequence[Ranked]) -> dict[str, Any]:
     second = rows[1].behind if len(rows) > 1 else None
-    seconds = {row.standing.name: row.value for row in rows}
-    return {"winner": rows[0].standing.name, "tie": bool(second and second.tie), "seconds": seconds}
+    seconds = {row.contender.name: row.value for row in rows}
+    return {"winner": rows[0].contender.name, "tie": bool(second and second.tie), "seconds": seconds}
 
 
 # --- in words ---------------------------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from vflbench.choosing import pictures, terminal
-from vflbench.choosing.words import asked, scored, spent_words, unfinished
+from vflbench.choosing import page_figures, terminal
+from vflbench.choosing.commands import choose_command
+from vflbench.choosing.formatting import scored, spent_words, unfinished
 from vflbench.plots.report import page_template
 from vflbench.results import texts
 
@@ -16,11 +17,11 @@ TEMPLATES = Path(__file__).parent / "answer_page"
 
 def to_html(found: Mapping[str, Any], folder: Path) -> str:
     """The page of an answer in `folder`, from which its links go."""
-    looks = pictures.looks(found)
+    looks = page_figures.looks(found)
     places = {name: place for place, name in enumerate(looks)}
     css = (TEMPLATES / "answer.css").read_text(encoding="utf-8")
     css += "".join(f"\n.m{place} {{ --method: {look['color']}; }}" for place, look in enumerate(looks.values()))
-    drawn = pictures.timeline(found)
+    drawn = page_figures.timeline(found)
     winner = next((row for row in found["methods"] if row["name"] == found["winner"]), None)
     return page_template(TEMPLATES / "answer.html").render(
         css=css,
@@ -31,9 +32,9 @@ def to_html(found: Mapping[str, Any], folder: Path) -> str:
         changes=terminal.changes(found, most=20),
         places=places,
         labels={row["name"]: row["label"] for row in found["methods"]},
-        fronts=[(name, _picture(svg)) for name, svg in pictures.fronts(found)],
+        fronts=[(name, _picture(svg)) for name, svg in page_figures.fronts(found)],
         timeline=drawn and _picture(drawn),
-        asked=asked(found["question"]),
+        asked=choose_command(found["question"]),
         so_far=unfinished(found),
         scored=scored,
         spent=spent_words,
@@ -41,7 +42,7 @@ def to_html(found: Mapping[str, Any], folder: Path) -> str:
         latency=lambda value: f"{value:g} ms",
         bandwidth=_bandwidth,
         link=lambda path: quote(path) if not Path(path).is_absolute() else Path(path).as_uri(),
-        outcome=lambda trial: pictures.MEANINGS[pictures.outcome(trial)],
+        outcome=lambda trial: page_figures.MEANINGS[page_figures.outcome(trial)],
     )
 
 

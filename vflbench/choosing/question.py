@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from vflbench import config, registry
-from vflbench.choosing import duration, elsewhere
+from vflbench.choosing import duration, remote_executors
 from vflbench.config import text_values
 from vflbench.plots import demands
 from vflbench.types import DIVISORS, DatasetInfo, Problem, closest, refuse
@@ -42,7 +42,7 @@ class Question:
     budget: float | None = None  #: seconds
     trials: int | None = None
     jobs: int = 1
-    launcher: str = "joblib"  #: where runs are trained: elsewhere.LAUNCHERS
+    launcher: str = "joblib"  #: where runs are trained: remote_executors.LAUNCHERS
     resources: dict[str, Any] = field(default_factory=dict)  #: what the launcher is told
     address: str = "local"  #: of the Ray cluster of launcher=ray: local, auto or HOST:PORT
     seed: int = 0
@@ -164,7 +164,7 @@ def told_once(problems: list[Problem]) -> list[Problem]:
     return [one for one in first if one.value != MISSING or one.key not in refused]
 
 
-def of_tune(words: Sequence[str]) -> list[Problem]:
+def check_tune(words: Sequence[str]) -> list[Problem]:
     """What is wrong with the words of `tune`, which is about one method and one data set."""
     typed = {key: value for key, _, value in (word.partition("=") for word in words)}
     problems, names = [], typed.get("algorithm")
@@ -194,11 +194,11 @@ def _launcher(
     given: Mapping[str, str], typed: Mapping[str, str], resources: Mapping[str, Any], problems: list[Problem]
 ) -> str:
     name = given.get("launcher", "joblib")
-    if name not in elsewhere.LAUNCHERS:
-        allowed = f"where runs are trained, one of: {', '.join(elsewhere.LAUNCHERS)}"
-        problems.append(Problem("launcher", name, allowed, closest(name, elsewhere.LAUNCHERS)))
+    if name not in remote_executors.LAUNCHERS:
+        allowed = f"where runs are trained, one of: {', '.join(remote_executors.LAUNCHERS)}"
+        problems.append(Problem("launcher", name, allowed, closest(name, remote_executors.LAUNCHERS)))
         return name
-    problems += elsewhere.check(name, resources, typed.get("engine.address", "local"))
+    problems += remote_executors.check(name, resources, typed.get("engine.address", "local"))
     if name == "ray" and typed.get("engine") == "ray":
         allowed = "with engine=ray the parties of each run are processes of Ray already: joblib or submitit_*"
         problems.append(Problem("launcher", name, allowed))

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from vflbench import config, registry
-from vflbench.choosing import best, floor, halving, shown, spaces
+from vflbench.choosing import baselines, disclosure, halving, spaces, trial_ranking
+from vflbench.choosing.formatting import missed, time_left
 from vflbench.choosing.question import Question
 from vflbench.choosing.record import CUT, Excluded, Method, Record, Trial, final_folder, slug
-from vflbench.choosing.words import missed, time_left
-from vflbench.choosing.work import Task, Work, Workers
+from vflbench.choosing.worker_pool import Backend, Task, WorkerPool
 from vflbench.results import reader, selection
 from vflbench.results.pricing import Charged
 from vflbench.results.texts import human_bytes
@@ -42,9 +42,9 @@ QUIET = ("floor=none", "plot=none")
 class Search:
     """One search in its folder; `entering` are the methods of a new one."""
 
-    def __init__(self, question: Question, folder: Path, record: Record, entering: list[Method], work: Work) -> None:
+    def __init__(self, question: Question, folder: Path, record: Record, entering: list[Method], work: Backend) -> None:
         self.question, self.folder, self.record, self.entering = question, folder, record, entering
-        self.work, self.report, self.workers = work, work.report, Workers(question.jobs, work.place)
+        self.work, self.report, self.workers = work, work.report, WorkerPool(question.jobs, work.executor)
         self.began = time.time() - record.spent_seconds
         self.paths: dict[str, halving.Path] = {}  # of trials' folders
         self.share = SHARE if question.finals or question.seeds > 1 else 1.0  # of the budget, for trials
@@ -243,7 +243,7 @@ class Search:
                     return None
                 values = fewer
         values = values or spaces.defaults(run, method.space)
-        shows = shown.names(run)
+        shows = disclosure.disclosed(run)
         begun = self.record.running.get(folder)
         words = begun["words"] if begun else [*base, *self._bound(method, shows)]
         about = {"method": method, "number": level, "values": values, "shows": shows, "began": began}
@@ -266,7 +266,7 @@ class Search:
             if other.privacy == method.privacy
             for trial in other.trials
             if trial.reached and (cost := trial.cost(self.question.cost)) is not None
-            if shown.no_more(trial.shows, shows)
+            if disclosure.no_more(trial.shows, shows)
         ]
         least = min(costs, default=0.0)
         return [f"{key}={MARGIN * least!r}"] if key and least else []
@@ -376,7 +376,7 @@ class Search:
         return [
             (method, trial, seed)
             for method in self.record.methods
-            for trial in (best.promising(self.record, method) if method.out is None else [])
+            for trial in (trial_ranking.promising(self.record, method) if method.out is None else [])
             for seed in self.record.repeats
             if not any((one.number, one.seed) == (trial.number, seed) for one in method.repeats)
         ]
@@ -398,14 +398,14 @@ class Search:
     # --- the best -------------------------------------------------------------------------------------------------
 
     def _best(self, method: Method) -> Trial | None:
-        return best.best(self.record, method)
+        return trial_ranking.best(self.record, method)
 
     def _widen(self, level: int) -> None:
         """Widen, once, the range of a key whose best value is at its edge."""
         if level < BEFORE_WIDENING:
             return
         for method in self.record.methods:
-            trial = next(iter(best.ranked(self.record, method)), None)
+            trial = next(iter(trial_ranking.ranked(self.record, method)), None)
             if trial is None or method.out is not None:
                 continue
             for key, side in spaces.edges(method.space, trial.values).items():
@@ -427,7 +427,7 @@ class Search:
                 method.out = f"{ended} before it was tried" if not method.trials else "no trial has a value"
         if self.question.target is None:
             return
-        finalists = best.finalists(self.record)
+        finalists = trial_ranking.finalists(self.record)
         for method in self.record.methods:
             if method not in finalists and method.out is None:
                 trial = self._best(method)
@@ -440,15 +440,15 @@ class Search:
     def _floor(self) -> None:
         """Alone and centralised, where no learner of tables can tell."""
         for task, failure in self.workers.carry_out(
-            floor.tasks(self.record, self.question, self.folder), self.work.train
+            baselines.tasks(self.record, self.question, self.folder), self.work.train
         ):
             if not failure and (run := self._found(task)[1]) is not None:
-                self.record.floor[task.about] = floor.level(run)
+                self.record.floor[task.about] = baselines.level(run)
                 self._write()
 
     def _finals(self) -> None:
         self._floor()
-        finalists = best.finalists(self.record)
+        finalists = trial_ranking.finalists(self.record)
         for task, failure in self.workers.carry_out(self._final_tasks(finalists), self.work.train):
             method, (folder, run) = task.about, self._found(task)
             if run is not None and run.summary.get("reason") == halving.LATE:

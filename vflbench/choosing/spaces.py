@@ -22,9 +22,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from vflbench import config, registry
 from vflbench.cards.privacy.keys import SEARCH as OF_MECHANISMS
-from vflbench.choosing.command import written
+from vflbench.choosing.commands import written
+from vflbench.choosing.disclosure import violation
 from vflbench.choosing.question import Question
-from vflbench.choosing.shown import hidden
 from vflbench.config.typed import options_with
 from vflbench.defaults import filled
 from vflbench.types import Problem, RunConfig, VflbenchError, refuse, searchable, searched
@@ -82,7 +82,7 @@ def _of_mechanisms(names: Iterable[str], config_dir: str | None) -> Space:
     return shared | {key: given for name in names for key, given in _of_card(MECHANISM, name).items()}
 
 
-def of(option: str, run: RunConfig, question: Question) -> Space:
+def applicable(option: str, run: RunConfig, question: Question) -> Space:
     """The part of the spaces that a configuration has, without what the question fixes or does not allow."""
     fixed = {word.partition("=")[0] for word in question.words}
     found: Space = {}
@@ -148,7 +148,7 @@ def _goes(run: RunConfig, others: Space, question: Question) -> bool:
     """Whether a setting fits together, itself or with another choice, and shows no more than is asked."""
     choices = [(key, value) for key, given in others.items() if isinstance(given, list) for value in given]
     more = (_with(run, key, value, question) for key, value in choices if has(run, key))
-    return any(hidden(one, question) is None and not config.check(one) for one in (run, *more))
+    return any(violation(one, question) is None and not config.check(one) for one in (run, *more))
 
 
 def without(values: Mapping[str, Any], problems: Iterable[Problem], space: Space) -> dict[str, Any]:

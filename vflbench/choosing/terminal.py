@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from vflbench.choosing.words import PAGE, scored, spent_words, unfinished
+from vflbench.choosing.formatting import PAGE, scored, spent_words, unfinished
 from vflbench.results.texts import human_bytes, in_line
 
 MOST = 25

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from vflbench import config, registry
-from vflbench.choosing import answer, candidates, elsewhere, question
+from vflbench.choosing import answer, candidates, question, remote_executors
 from vflbench.choosing.halving import Halving
 from vflbench.choosing.record import FILE, Method, Record
 from vflbench.choosing.search import MOST_TRIALS, Search
-from vflbench.choosing.work import Work
+from vflbench.choosing.worker_pool import Backend
 from vflbench.cli import crash, folders, train
 from vflbench.cli.words import RUNS, complain, for_user, one_line, shown
 from vflbench.results import inventory, lock
@@ -67,8 +67,8 @@ def search(
         folder = folders.make_new(folder)
     inventory.claim(folder, "Choose another folder with out=FOLDER")
     how = (asked.launcher, asked.resources, asked.address, folder, asked.jobs)
-    away = None if asked.launcher == "joblib" else elsewhere.of(*how)
-    work = Work(partial(train_one, asked.config_dir), partial(measure_one, asked.config_dir), complain, away)
+    executor = None if asked.launcher == "joblib" else remote_executors.make_executor(*how)
+    work = Backend(partial(train_one, asked.config_dir), partial(measure_one, asked.config_dir), complain, executor)
     complain(f"searching in {shown(folder)}; if you stop it, the same command with resume=true goes on")
     with lock.held(folder), interrupts.passed_on(folder), _quiet():
         try:

@@ -16,7 +16,7 @@ from typing import Any, get_args, get_origin
 
 from vflbench import config
 from vflbench.choosing import question
-from vflbench.choosing.elsewhere import LAUNCHERS
+from vflbench.choosing.remote_executors import LAUNCHERS
 from vflbench.cli import VERBS
 from vflbench.cli.words import say
 from vflbench.config import overrides as words

@@ -12,9 +12,8 @@ import yaml
 from omegaconf import OmegaConf
 
 from vflbench import registry
-from vflbench.choosing import best as choice
-from vflbench.choosing import question
-from vflbench.choosing.command import written
+from vflbench.choosing import question, trial_ranking
+from vflbench.choosing.commands import written
 from vflbench.choosing.halving import PRUNED
 from vflbench.choosing.record import Method, Record, Trial
 from vflbench.cli.choose import search
@@ -67,7 +66,7 @@ def ask(words: Sequence[str], out: str | None, config_dir: str | None) -> tuple[
     ConfigError : the problems of the words.
     VflbenchError : there is no place for the file, or it already exists.
     """
-    own = question.of_tune(words)
+    own = question.check_tune(words)
     try:
         asked = question.parse(words, "tune", config_dir)
     except ConfigError as error:
@@ -134,8 +133,8 @@ def _heads(record: Record) -> list[str]:
 
 def _scores(record: Record, method: Method, trial: Trial) -> list[str]:
     """Means over the seeds of a trial, and where some trials have several seeds, how many."""
-    runs = choice.runs_of(record, method, trial)
-    means = [choice.mean([getattr(run, name) for run in runs]) for name in ("metric", "bytes", "seconds")]
+    runs = trial_ranking.runs_of(record, method, trial)
+    means = [trial_ranking.mean([getattr(run, name) for run in runs]) for name in ("metric", "bytes", "seconds")]
     numbers = ["-" if number is None else f"{number:.5g}" for number in means]
     seeds = [str(len(runs)) + (" seeds" if len(runs) > 1 else " seed")] if record.repeats else []
     return [*numbers, ", ".join(dict.fromkeys(run.status for run in runs)), *seeds]
@@ -148,7 +147,7 @@ def text(record: Record, method: Method, best: Trial) -> str:
     if asked["target"] is not None:
         objective = f"least {asked['cost']} to {asked['metric']} {asked['target']} on validation rows"
     whole = "" if any(run.status == PRUNED for run in [*method.trials, *method.repeats]) else "none was pruned; "
-    repeated = sum(len(choice.runs_of(record, method, trial)) > 1 for trial in method.trials)
+    repeated = sum(len(trial_ranking.runs_of(record, method, trial)) > 1 for trial in method.trials)
     more = f"; {repeated} of them also with {', '.join(map(str, record.repeats))}, which decide" if repeated else ""
     hidden = ("algorithm=", "dataset=", question.SHIPPED, question.SHIPPED_PRIVATE)
     words = [word for word in method.words if not word.startswith(hidden)]

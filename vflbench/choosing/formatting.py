@@ -1,6 +1,5 @@
-"""Words that the answer, its page and the terminal share."""
+"""How the answer, its page and the terminal write names, costs and scores."""
 
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -60,13 +59,3 @@ def unfinished(found: Mapping[str, Any]) -> list[str]:
             said.append(f"Missing: {'; '.join(found['missing'])}.")
     said += [f"{note}." for note in found["notes"] if note.startswith(DELTA)]
     return said + [f"{note[0].upper()}{note[1:]}." for note in found["notes"] if note.startswith(CUT)]
-
-
-def asked(question: Mapping[str, Any]) -> str:
-    """The command that asks a question."""
-    own = {key: question.get(key) for key in ("target", "cost", "demand", "seed", "trials")}
-    own["algorithm"] = ",".join(question.get("algorithms") or []) or None
-    own["budget"] = None if question.get("budget_seconds") is None else f"{question['budget_seconds']:g}s"
-    place = [] if question.get("config_dir") is None else ["--config-dir", question["config_dir"]]
-    words = [f"{key}={value}" for key, value in own.items() if value is not None]
-    return shlex.join(["vflbench", "choose", *place, *question["words"], *words])

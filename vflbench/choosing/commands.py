@@ -1,8 +1,8 @@
-"""The command that trains a method as it was chosen."""
+"""The commands that train a method as it was chosen, and that ask a question again."""
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vflbench.choosing.record import Method, Trial
@@ -11,7 +11,9 @@ from vflbench.results.reader import Run
 BARE = re.compile(r"[\w.+/:-]+")  # a text that Hydra reads as it is
 
 
-def command(method: Method, trial: Trial | None, runs: Sequence[Run], target: float, config_dir: str | None) -> str:
+def training_command(
+    method: Method, trial: Trial | None, runs: Sequence[Run], target: float, config_dir: str | None
+) -> str:
     """What to type: the method's overrides, the trial's values, the target, and the first seed of its runs.
 
     It makes the first of its final runs again. `config_dir` is where the user's own options are.
@@ -22,6 +24,16 @@ def command(method: Method, trial: Trial | None, runs: Sequence[Run], target: fl
     words = [word for word in method.words if word.partition("=")[0].lstrip("+") not in given]
     own = [] if config_dir is None else ["--config-dir", config_dir]
     return shlex.join(["vflbench", *own, *words, *values, *more])
+
+
+def choose_command(question: Mapping[str, Any]) -> str:
+    """The command that asks a question."""
+    own = {key: question.get(key) for key in ("target", "cost", "demand", "seed", "trials")}
+    own["algorithm"] = ",".join(question.get("algorithms") or []) or None
+    own["budget"] = None if question.get("budget_seconds") is None else f"{question['budget_seconds']:g}s"
+    place = [] if question.get("config_dir") is None else ["--config-dir", question["config_dir"]]
+    words = [f"{key}={value}" for key, value in own.items() if value is not None]
+    return shlex.join(["vflbench", "choose", *place, *question["words"], *words])
 
 
 def written(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What a setting shows others, before it is trained, and whether the question allows it."""
+"""What a configuration discloses to others, before it is trained, and whether the question allows it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def seen(run: RunConfig) -> demands.Seen:
     return demands.of_method(run.algorithm.name, keys, spent, epsilon, None, private.get("label_epsilon"))
 
 
-def hidden(run: RunConfig, question: Question) -> str | None:
+def violation(run: RunConfig, question: Question) -> str | None:
     """Why a configuration shows more than the question allows; None where it does not."""
     demand = demands.wanted(question.demand)
     if demand is None:
@@ -30,7 +30,7 @@ def hidden(run: RunConfig, question: Question) -> str | None:
     return demands.unmet(seen(run), demand, max(demands.NOISE, question.epsilon or 0.0))
 
 
-def names(run: RunConfig) -> list[str]:
+def disclosed(run: RunConfig) -> list[str]:
     """What a configuration shows; with noise: `~` before it."""
     one = seen(run)
     return sorted([*(one.clear or ()), *(f"~{what}" for what in one.noised)])

@@ -1,4 +1,4 @@
-"""The pictures of the answer's page: fronts of accuracy against what it takes, and the course of tuning."""
+"""The figures of the answer's page: Pareto fronts of accuracy against cost, and the course of tuning."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

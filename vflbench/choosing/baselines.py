@@ -1,4 +1,4 @@
-"""What is possible without a federation: the answer begins with it."""
+"""Baselines without a federation, and whether one is needed: the answer begins with them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from vflbench.choosing.question import Question
 from vflbench.choosing.record import Record
-from vflbench.choosing.work import Task
+from vflbench.choosing.worker_pool import Task
 from vflbench.plots import bounds
 from vflbench.results import selection
 from vflbench.results.folder import score_of
@@ -41,7 +41,7 @@ def level(run: Run) -> dict[str, Any]:
     return {"metric": summary["metric"]["name"], "value": found, "validation": best, "learner": learner, "why": None}
 
 
-def of(record: Record, runs: Sequence[Run], target: float) -> list[dict[str, Any]]:
+def lines(record: Record, runs: Sequence[Run], target: float) -> list[dict[str, Any]]:
     """Ship it, the label owner alone and centralised: what the record has, else the runs."""
     rows = _recorded(record.floor) or (bounds.rows(runs) if len(bounds.of(runs)) == 1 else [])
     goal = record.question["goal"]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.choosing.made import curves, method, record
 from tests.choosing.test_answer import FEW, NEVER, said
-from vflbench.choosing import answer, page, tried
+from vflbench.choosing import answer, page, trial_counts
 from vflbench.choosing.halving import SLOW
 from vflbench.choosing.record import Method, Record, Trial
 
@@ -48,8 +48,8 @@ def test_what_ended_trials_is_no_proof(tmp_path: Path) -> None:
     bounded.trials[1].status, bounded.trials[1].reason = "pruned", "it spent more than 1.5 times the least cost"
     made = record([tuned(tmp_path, "vfl", range(2), reaches=True), cut, bounded])
     made.trials_each = 2
-    assert tried.of(made)["ended"] == ["avfl"]
-    assert tried.in_words(tried.of(made)) == (
+    assert trial_counts.count(made)["ended"] == ["avfl"]
+    assert trial_counts.in_words(trial_counts.count(made)) == (
         "1 method was tried less often: SVFL (2 of 2 trials, 1 cut short by the budget)."
     )
     made = record([method(tmp_path, "mtcd", FEW), bounded])
@@ -81,7 +81,7 @@ def test_trials_of_an_incomplete_level_and_methods_without_one(tmp_path: Path, s
 
 def test_a_first_level_that_did_not_end(tmp_path: Path) -> None:
     methods = [tuned(tmp_path, "vfl", range(1), reaches=True), tuned(tmp_path, "svfl", range(0))]
-    found = tried.of(stopped(methods, "interrupted", each=0))
+    found = trial_counts.count(stopped(methods, "interrupted", each=0))
     assert found["as_often"] == ["vfl"] and [one["often"] for one in found["less"]] == ["not at all"]
 
 
@@ -99,7 +99,7 @@ def test_confirmation_runs_that_are_missing(tmp_path: Path, status: str) -> None
     assert found["sure"].endswith("Of the 2 methods that were tried as often, no other method reached it.")
     assert CLAIM not in found["sure"].replace("as often, no other", "")
     made.status = "complete"  # a run that failed is a lost seed, and no missing one
-    assert tried.of(made)["less"] == []
+    assert trial_counts.count(made)["less"] == []
 
 
 def test_a_winner_that_lacks_runs_has_its_share_so_far(tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def test_a_method_without_a_space_has_one_setting_and_one_that_fails_has_no_more
     one.space, failing.out = {}, "its shipped setting fails: out of memory"
     made = record([one, failing, tuned(tmp_path, "avfl", range(4))])
     made.trials_each = 4
-    assert tried.of(made)["as_often"] == ["vfl", "avfl"]
-    assert tried.in_words(tried.of(made)) == "1 method was tried less often: SVFL (1 of 4 trials)."
+    assert trial_counts.count(made)["as_often"] == ["vfl", "avfl"]
+    assert trial_counts.in_words(trial_counts.count(made)) == "1 method was tried less often: SVFL (1 of 4 trials)."
 
 
 def test_what_reached_the_target_and_is_not_ranked_is_no_other_method(tmp_path: Path) -> None:

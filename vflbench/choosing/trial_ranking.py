@@ -1,4 +1,4 @@
-"""The best setting of a method: among its trials, or among those that were trained with further seeds."""
+"""Trials of a method, best first; which get further seeds, and which methods get confirmation runs."""
 
 from __future__ import annotations
 

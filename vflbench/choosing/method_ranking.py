@@ -1,4 +1,4 @@
-"""How the methods stand: the runs that judge each, what they took to the target, and who comes before whom."""
+"""Methods, best first: the runs that judge each, and what they took to the target."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vflbench.choosing.formatting import label
 from vflbench.choosing.record import Method, Record
-from vflbench.choosing.words import label
 from vflbench.plots import demands, running_time
 from vflbench.results import reader, selection
 from vflbench.results.compare import Paired, middle, paired
@@ -21,7 +21,7 @@ CHARGED = Charged()  # alignment, setup, and as many predictions as each run say
 
 
 @dataclass
-class Standing:
+class Contender:
     """A method with the runs that judge it."""
 
     method: Method
@@ -63,14 +63,14 @@ class Standing:
 class Ranked:
     """A method's place among those that are compared."""
 
-    standing: Standing
+    contender: Contender
     spent: Mapping[int, float]  #: seed -> what it took
     behind: Paired | None  #: beside the first, where both reached the target in every seed
 
     @property
     def share(self) -> float:
         """Of the seeds, those that reached the target."""
-        return len(self.spent) / self.standing.of
+        return len(self.spent) / self.contender.of
 
     @property
     def value(self) -> float | None:
@@ -87,7 +87,7 @@ def best_of(run: Run) -> float | None:
     return float(values.max() if run.summary["metric"]["goal"] == "max" else values.min())
 
 
-def read(folder: Path, record: Record) -> list[Standing]:
+def contenders(folder: Path, record: Record) -> list[Contender]:
     """Every method that has finals; where none has, every method by its best trial."""
     finals = any(method.finals for method in record.methods)
     seeds = record.question.get("seeds") if finals else None
@@ -104,7 +104,7 @@ def read(folder: Path, record: Record) -> list[Standing]:
             if setting is not None:
                 setting.runs = runs
             seen = None if setting is None else demands.seen(setting)
-            found.append(Standing(method, runs, setting, seen, 0, lost=lost, tuned=not finals))
+            found.append(Contender(method, runs, setting, seen, 0, lost=lost, tuned=not finals))
     most = max((len(one.runs) + len(one.lost) for one in found), default=1)
     for one in found:
         one.of = max(most, len(seeds or ()))
@@ -140,7 +140,7 @@ def _checked(folder: Path) -> Run:
     return run
 
 
-def _why_not(one: Standing, question: Mapping[str, Any]) -> str | None:
+def _why_not(one: Contender, question: Mapping[str, Any]) -> str | None:
     """Why a method is not ranked, whatever the others are."""
     if one.seen is None:
         return f"none of its runs counts: {one.lost[0]}"
@@ -167,7 +167,7 @@ def noise(question: Mapping[str, Any]) -> float:
     return demands.NOISE if epsilon is None else float(epsilon)
 
 
-def kinds(found: Sequence[Standing], question: Mapping[str, Any]) -> list[tuple[str | None, list[Standing]]]:
+def kinds(found: Sequence[Contender], question: Mapping[str, Any]) -> list[tuple[str | None, list[Contender]]]:
     """Those that are ranked together, with their guarantee; the first kind gives the answer.
 
     There is one, without a guarantee, where no epsilon is asked for and none differs. Of several kinds the first is one
@@ -178,12 +178,12 @@ def kinds(found: Sequence[Standing], question: Mapping[str, Any]) -> list[tuple[
     pool = [one for one in found if one.why is None]
     if not pool or (question.get("epsilon") is None and len({one.seen.guarantee for one in pool if one.seen}) < 2):
         return [(None, pool)] if pool else []
-    by_kind: dict[str, list[Standing]] = {}
+    by_kind: dict[str, list[Contender]] = {}
     for one in pool:
         by_kind.setdefault((one.seen.guarantee if one.seen else None) or "", []).append(one)
 
     def shown(row: Ranked) -> tuple[str, ...]:
-        return (row.standing.seen.clear if row.standing.seen else None) or ()
+        return (row.contender.seen.clear if row.contender.seen else None) or ()
 
     def order(kind: str) -> tuple[bool, bool, bool, float, int]:
         first = rank(by_kind[kind], question["cost"], float(question["target"]), question["goal"])[0]
@@ -197,17 +197,17 @@ def kinds(found: Sequence[Standing], question: Mapping[str, Any]) -> list[tuple[
     return [(kind, by_kind[kind]) for kind in every]
 
 
-def rank(pool: Sequence[Standing], axis: str, target: float, goal: str) -> list[Ranked]:
+def rank(pool: Sequence[Contender], axis: str, target: float, goal: str) -> list[Ranked]:
     """Best first: by the share of seeds that reach `target`, then by what that takes, then by the judged metric."""
     spent = [one.spent(axis, target) for one in pool]
     return ordered(pool, spent, 1 if goal == "max" else -1)
 
 
-def ordered(pool: Sequence[Standing], spent: Sequence[Mapping[int, float]], sign: int) -> list[Ranked]:
+def ordered(pool: Sequence[Contender], spent: Sequence[Mapping[int, float]], sign: int) -> list[Ranked]:
     """As `rank`, from what each method took."""
 
     def key(row: Ranked) -> tuple[float, float, float]:
-        best = row.standing.best()
+        best = row.contender.best()
         value = row.value
         return -row.share, float("inf") if value is None else value, -sign * sum(best) / len(best) if best else 0.0
 
@@ -215,7 +215,7 @@ def ordered(pool: Sequence[Standing], spent: Sequence[Mapping[int, float]], sign
     whole = rows and rows[0].share == 1
     return [
         Ranked(
-            row.standing, row.spent, paired(rows[0].spent, row.spent) if whole and place and row.share == 1 else None
+            row.contender, row.spent, paired(rows[0].spent, row.spent) if whole and place and row.share == 1 else None
         )
         for place, row in enumerate(rows)
     ]

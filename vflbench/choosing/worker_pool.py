@@ -1,4 +1,4 @@
-"""Carries out pieces of work, one after the other or side by side; each is chosen when there is a place for it."""
+"""A pool that carries out tasks, one after the other or side by side; each is chosen when a worker is free."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from vflbench.choosing.elsewhere import DiedError, Place
 from vflbench.choosing.halving import Halving
+from vflbench.choosing.remote_executors import DiedError, RemoteExecutor
 from vflbench.runner import interrupts, launchers
 from vflbench.types import VflbenchError
 
@@ -31,33 +31,33 @@ class Task:
 
 
 @dataclass
-class Work:
+class Backend:
     """What a search is given to work with."""
 
     train: Train
     measure: Measure
     report: Callable[[str], None]  #: tells the user a line
-    place: Place | None = None  #: where runs are trained, if not by processes of this machine
+    executor: RemoteExecutor | None = None  #: where runs are trained, if not by processes of this machine
 
 
-class Workers:
-    """So many places for pieces of work, as long as the block lasts; with one job of joblib, this process works.
+class WorkerPool:
+    """So many workers, as long as the block lasts; with one job of joblib, this process works.
 
     Processes of joblib last as long as the block, so that each imports torch once.
 
     Parameters
     ----------
     jobs : pieces side by side.
-    place : where they are done; None: in processes of joblib, on this machine.
+    executor : where they are done; None: in processes of joblib, on this machine.
     """
 
-    def __init__(self, jobs: int, place: Place | None = None) -> None:
-        self.jobs, self.place = jobs, place
+    def __init__(self, jobs: int, executor: RemoteExecutor | None = None) -> None:
+        self.jobs, self.executor = jobs, executor
         self._pool: Executor | None = None
 
     def __enter__(self) -> Self:
-        if self.place is not None:
-            self.place.__enter__()
+        if self.executor is not None:
+            self.executor.__enter__()
             self._pool = ThreadPoolExecutor(self.jobs)  # each waits for a piece
         elif self.jobs > 1:
             from joblib.externals import loky
@@ -70,15 +70,15 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        if self.place is not None and kind is not None:
-            self.place.cancel()
+        if self.executor is not None and kind is not None:
+            self.executor.cancel()
         if self._pool is not None:
             self._pool.shutdown()
-        if self.place is not None:
-            self.place.__exit__(kind, error, where)
+        if self.executor is not None:
+            self.executor.__exit__(kind, error, where)
 
     def carry_out(self, tasks: Iterator[Task], do: Callable[..., Any]) -> Iterator[tuple[Task, Any]]:
-        """Each task when it ends, with what `do` gives. The next task is asked for when there is a place for it.
+        """Each task when it ends, with what `do` gives. The next task is asked for when a worker is free.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class Workers:
 
     def _submitted(self, do: Callable[..., Any], arguments: tuple[Any, ...]) -> Future[Any]:
         assert self._pool is not None
-        return self._pool.submit(*([do] if self.place is None else [self.place.do, do]), *arguments)
+        return self._pool.submit(*([do] if self.executor is None else [self.executor.do, do]), *arguments)
 
 
 def _result(future: Future[Any]) -> Any:

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from vflbench.choosing import elsewhere
-from vflbench.choosing.elsewhere import DiedError, Place
-from vflbench.choosing.work import Task, Workers
+from vflbench.choosing import remote_executors
+from vflbench.choosing.remote_executors import DiedError, RemoteExecutor
+from vflbench.choosing.worker_pool import Task, WorkerPool
 from vflbench.types import VflbenchError
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(params=["submitit_local", "ray"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def executor(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RemoteExecutor:
     keys: dict[str, Any] = {}
     if request.param == "ray":
         request.getfixturevalue("ray_cluster")
@@ -28,22 +28,22 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     else:
         core = pytest.importorskip("submitit.core.core")
         monkeypatch.setattr(core.Job, "_results_timeout_s", 0)  # it waits for slow file systems
-    return elsewhere.of(request.param, keys, "auto", tmp_path / "search", jobs=2)
+    return remote_executors.make_executor(request.param, keys, "auto", tmp_path / "search", jobs=2)
 
 
-def test_pieces_of_work_are_done_side_by_side_each_once(place: Place) -> None:
+def test_pieces_of_work_are_done_side_by_side_each_once(executor: RemoteExecutor) -> None:
     tasks = [Task((number, 10), about=number) for number in range(5)]
-    with Workers(2, place) as workers:
+    with WorkerPool(2, executor) as workers:
         found = {task.about: result for task, result in workers.carry_out(iter(tasks), operator.mul)}
     assert found == {number: 10 * number for number in range(5)}
 
 
-def test_what_dies_and_what_is_cancelled_is_told(place: Place) -> None:
-    with Workers(1, place) as workers, pytest.raises(VflbenchError, match="a process that trains has died"):
+def test_what_dies_and_what_is_cancelled_is_told(executor: RemoteExecutor) -> None:
+    with WorkerPool(1, executor) as workers, pytest.raises(VflbenchError, match="a process that trains has died"):
         list(workers.carry_out(iter([Task((9,))]), os._exit))
-    with place:
+    with executor:
         began = time.monotonic()
-        threading.Timer(3.0, place.cancel).start()
+        threading.Timer(3.0, executor.cancel).start()
         with pytest.raises(DiedError):
-            place.do(lambda: [time.sleep(0.05) for _ in range(1200)])
+            executor.do(lambda: [time.sleep(0.05) for _ in range(1200)])
         assert time.monotonic() - began < 40

@@ -1,4 +1,4 @@
-"""Where the runs of a search are trained beside processes of its own: as jobs of submitit, or as tasks of Ray.
+"""Executors that train the runs of a search in jobs of submitit or tasks of Ray, not in processes of its own.
 
 Other machines need vflbench, the data and the folder of the search under the same paths.
 """
@@ -47,8 +47,8 @@ class DiedError(RuntimeError):
     """What was to do a piece of work has ended without a result."""
 
 
-class Place(contextlib.AbstractContextManager["Place"], Protocol):
-    """Somewhere that does work; several threads may ask at once."""
+class RemoteExecutor(contextlib.AbstractContextManager["RemoteExecutor"], Protocol):
+    """Does work in other processes or on other machines; several threads may ask at once."""
 
     def do(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Do it, and wait for what it gives. Raises DiedError if it gives nothing."""
@@ -89,8 +89,8 @@ def check(launcher: str, keys: Mapping[str, Any], address: str) -> list[Problem]
     return problems
 
 
-def of(launcher: str, keys: Mapping[str, Any], address: str, folder: Path, jobs: int) -> Place:
-    """The place of a launcher other than joblib.
+def make_executor(launcher: str, keys: Mapping[str, Any], address: str, folder: Path, jobs: int) -> RemoteExecutor:
+    """The executor of a launcher other than joblib.
 
     Parameters
     ----------
@@ -103,11 +103,11 @@ def of(launcher: str, keys: Mapping[str, Any], address: str, folder: Path, jobs:
     if launcher == "submitit_local" or (launcher, address) == ("ray", "local"):
         told.setdefault("OMP_NUM_THREADS", str(max((os.cpu_count() or 1) // jobs, 1)))
     if launcher == "ray":
-        return Tasks(keys, address, told)
-    return Jobs(launcher.removeprefix("submitit_"), keys, folder.with_name(f"{folder.name}.submitit"), told)
+        return RayExecutor(keys, address, told)
+    return SubmititExecutor(launcher.removeprefix("submitit_"), keys, folder.with_name(f"{folder.name}.submitit"), told)
 
 
-class Jobs(Place):
+class SubmititExecutor(RemoteExecutor):
     """Each piece of work is a job of submitit, in a process of its own."""
 
     def __init__(self, cluster: str, keys: Mapping[str, Any], folder: Path, told: Mapping[str, str]) -> None:
@@ -128,7 +128,7 @@ class Jobs(Place):
         pass
 
     def do(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """As `Place.do`."""
+        """As `RemoteExecutor.do`."""
         # Ctrl-C is for the search, which passes SIGTERM on; submitit would soon kill what still writes
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         job = self.executor.submit(_there, os.getcwd(), self.told, work, *arguments)
@@ -147,11 +147,11 @@ class Jobs(Place):
             raise DiedError(f"{error} (logs: {self.folder})") from error
 
     def cancel(self) -> None:
-        """As `Place.cancel`."""
+        """As `RemoteExecutor.cancel`."""
         self.ending.set()
 
 
-class Tasks(Place):
+class RayExecutor(RemoteExecutor):
     """Each piece of work is a task of Ray."""
 
     def __init__(self, keys: Mapping[str, Any], address: str, told: Mapping[str, str]) -> None:
@@ -190,7 +190,7 @@ class Tasks(Place):
         self.cluster.__exit__()
 
     def do(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """As `Place.do`."""
+        """As `RemoteExecutor.do`."""
         import ray
 
         promised = self.task.remote(os.getcwd(), self.told, work, *arguments)
@@ -206,12 +206,12 @@ class Tasks(Place):
             raise DiedError(str(error)) from error
 
     def cancel(self) -> None:
-        """As `Place.cancel`."""
+        """As `RemoteExecutor.cancel`."""
         self.ending.set()
 
 
 def _there(folder: str, told: Mapping[str, str], work: Callable[..., Any], *arguments: Any) -> Any:
-    """Do work in a process elsewhere, in the folder and with what the environment of the search tells it."""
+    """Do work in a remote process, in the folder and with what the environment of the search tells it."""
     from vflbench.runner import interrupts
 
     interrupts.heed_sigterm()

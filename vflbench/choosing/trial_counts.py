@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from vflbench.choosing.formatting import label
 from vflbench.choosing.halving import PRUNED, SLOW
 from vflbench.choosing.record import Method, Record
-from vflbench.choosing.words import label
 
 
-def of(record: Record) -> dict[str, Any]:
+def count(record: Record) -> dict[str, Any]:
     """Trials and confirmation runs of the methods, for the answer.
 
     Returns

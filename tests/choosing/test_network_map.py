@@ -14,8 +14,8 @@ import vflbench
 from tests.choosing.made import record
 from vflbench import cli
 from vflbench.choosing import answer, network_map
+from vflbench.choosing.method_ranking import Contender, ordered
 from vflbench.choosing.record import Method, Record
-from vflbench.choosing.standing import Standing, ordered
 from vflbench.results import reader
 from vflbench.results.pricing import Charged
 from vflbench.types import LinkConfig, NetworkConfig
@@ -82,7 +82,7 @@ def test_where_the_winner_changes_is_said() -> None:
 
         summary: dict[str, Any] = {}
 
-    pool = [Standing(Method(name, "none", [], {}), [], None, None, 1) for name in ("vfl", "svfl")]
+    pool = [Contender(Method(name, "none", [], {}), [], None, None, 1) for name in ("vfl", "svfl")]
     runs: Any = [[(0, Fixed(10, 10_000), 1)], [(0, Fixed(1, 1_000_000), 1)]]
     link = LinkConfig(latency_ms=1, bandwidth_gbps=0.1)
     network = NetworkConfig(client_server=link, client_client=link)
@@ -90,7 +90,7 @@ def test_where_the_winner_changes_is_said() -> None:
     words = network_map._words(pricing, [0.1, 1.0, 10.0, 100.0], [10.0, 100.0, 10000.0], (1.0, 100.0))
     # equal at 9 L = 8 x 990,000 / B: L = 8.8 ms at 100 Mbit/s, B = 880 Mbit/s at 1 ms
     assert [one["words"] for one in words] == ["above 8.8 ms SVFL", "above 880 Mbit/s SVFL"]
-    assert ordered(pool, [{0: 2.0}, {0: 1.0}], 1)[0].standing.name == "svfl"
+    assert ordered(pool, [{0: 2.0}, {0: 1.0}], 1)[0].contender.name == "svfl"
 
 
 def test_a_network_of_differing_links_is_no_point_of_the_map() -> None:
