@@ -183,10 +183,10 @@ def nothing_waits_for_the_disk() -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="session")
 def nothing_is_learnt_beside_runs() -> Iterator[None]:
     """Runs of tests are not followed by trees for floor and ceiling; tests of these put them back."""
-    from vflbench.runner import bounds
+    from vflbench.runner import task_baselines
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounds, "levels", lambda *_, **__: {})
+        patch.setattr(task_baselines, "levels", lambda *_, **__: {})
         yield
 
 

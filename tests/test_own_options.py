@@ -299,11 +299,20 @@ def test_an_algorithm(tmp_path: Path) -> None:
         vflbench.run(["algorithm=averaged", "dataset=digits", "algorithm.shar=1"])
 
 
+def test_plug_ins_may_import_the_earlier_names() -> None:
+    from vflbench.algorithms.gossip import exposes, shared, worker_sgd
+    from vflbench.cards.algorithms.gossip import model_messages
+
+    assert exposes.of_models is model_messages.of_models
+    for name in ("LocalSgd", "WorkerKeys", "initial_model", "train_alone", "workers", "check_data"):
+        assert getattr(shared, name) is getattr(worker_sgd, name)
+
+
 @pytest.mark.parametrize("declared", ["implied", "nothing", None])
 def test_an_algorithm_that_declares_nothing_is_unverified(
     declared: str | None, package: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, entry = (package / "averaged.py").read_text(), re.compile(r" +\*exposes\.of_models.*\n")
+    source, entry = (package / "averaged.py").read_text(), re.compile(r" +\*model_messages\.of_models.*\n")
     if declared != "implied":
         assert entry.search(source)
         source = entry.sub("", source)

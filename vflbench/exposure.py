@@ -53,7 +53,7 @@ ASSUMED = {
         Given("all", "all", kind, "one party has all data: by definition") for kind in ("features", "labels")
     ),
 }
-PARTIAL = "partial"  # the tag of a share of a sum that is the prediction (runner/serving.py)
+PARTIAL = "partial"  # the tag of a share of a sum that is the prediction (runner/inference.py)
 
 
 @dataclass(frozen=True)

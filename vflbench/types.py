@@ -188,8 +188,8 @@ class Delay:
 class ComputeConfig:
     """The delay model of compute_clock=modelled.
 
-    By the counted work, where its constants are given: federation/work.py. Else by `delays`: federation/delays.py. Else
-    seconds = base_seconds + cost * seconds_per_unit.
+    By the counted work, where its constants are given: federation/counted_work.py. Else by `delays`:
+    federation/delays.py. Else seconds = base_seconds + cost * seconds_per_unit.
     """
 
     name: str
@@ -211,7 +211,7 @@ class ComputeConfig:
 
     @property
     def counts_work(self) -> bool:
-        """Whether computing is charged by its work: federation/work.py."""
+        """Whether computing is charged by its work: federation/counted_work.py."""
         return self.operation_seconds + self.flop_seconds + self.number_seconds > 0
 
 

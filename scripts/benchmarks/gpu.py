@@ -133,8 +133,8 @@ FAMILIES = {"graph": graph, "joins": joins, "tokens": tokens, "gossip": workers,
 
 def bare_glasu(made: Federation, rounds: int, device: str) -> Callable[[int], None]:
     """GLASU's networks and their sum on the neighbours that the parties sampled in as many rounds."""
+    from vflbench.algorithms.graph.graph_learner import GraphLearner, make_optimizer, update
     from vflbench.algorithms.graph.joint import Aggregation, aggregation_layers
-    from vflbench.algorithms.graph.shared import GraphLearner, make_optimizer, update
     from vflbench.models import gnn
 
     cfg, task = made.config.algorithm, made.task

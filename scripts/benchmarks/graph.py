@@ -50,8 +50,8 @@ class Clients:
         import numpy as np
         import torch
 
+        from vflbench.algorithms.graph.graph_learner import make_optimizer
         from vflbench.algorithms.graph.joint import Aggregation
-        from vflbench.algorithms.graph.shared import make_optimizer
         from vflbench.data.graph.sampling import Graph
         from vflbench.models import DTYPES, gnn
 
@@ -110,8 +110,8 @@ def bare_stale(made: Federation, rounds: int) -> float:
     import torch
     import torch.nn.functional as F
 
+    from vflbench.algorithms.graph.graph_learner import update
     from vflbench.algorithms.graph.joint import aggregation_layers, forward
-    from vflbench.algorithms.graph.shared import update
 
     cfg, task = made.config.algorithm, made.task
     ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
@@ -177,8 +177,8 @@ def bare_exact(made: Federation, rounds: int) -> float:
 
 def bare_alone(made: Federation, rounds: int) -> float:
     """CPU seconds of clients that train alone, one after the other."""
+    from vflbench.algorithms.graph.graph_learner import update
     from vflbench.algorithms.graph.joint import local_loss
-    from vflbench.algorithms.graph.shared import update
 
     cfg, task = made.config.algorithm, made.task
     parts = [task.joined()] if cfg.name == "centralized_gnn" else [task.part(m) for m in range(task.parties)]

@@ -81,7 +81,7 @@ def pubsub() -> None:
     import torch
 
     from vflbench.algorithms.split.broker import Broker
-    from vflbench.algorithms.split.shared import Side
+    from vflbench.algorithms.split.worker_replica import Side
     from vflbench.models.split_learning import Embedded
 
     torch.set_num_threads(1)

@@ -159,7 +159,7 @@ class Networks:
         """Draw the rows of the next round, and hand the fusion network to the clients."""
         import torch
 
-        from vflbench.algorithms.tokens.shared import batch
+        from vflbench.algorithms.tokens.block_descent import batch
 
         self.round += 1
         rows = batch(0, self.round, self.public.samples, self.cfg.batch_size)

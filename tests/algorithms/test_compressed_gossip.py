@@ -11,8 +11,8 @@ import torch
 
 from tests.algorithms.small_joins import Result
 from tests.algorithms.small_shards import config, models, run, task
-from vflbench.algorithms.gossip import choco_sgd, d_psgd, local_sgd, powergossip, shared
-from vflbench.algorithms.gossip.shared import LocalSgd
+from vflbench.algorithms.gossip import choco_sgd, d_psgd, local_sgd, powergossip, worker_sgd
+from vflbench.algorithms.gossip.worker_sgd import LocalSgd
 from vflbench.cards.algorithms.gossip import choco_sgd as choco_sgd_card
 from vflbench.data.tasks import ShardedTask
 from vflbench.federation.ledger import COLUMN
@@ -66,7 +66,7 @@ def test_of_numbers_whose_sums_are_exact_it_is_d_psgd_to_the_last_bit(
     def rounded(w: torch.Tensor) -> torch.Tensor:
         return (w * 2**20).round() / 2**20
 
-    begin, step = shared.initial_model, LocalSgd.step
+    begin, step = worker_sgd.initial_model, LocalSgd.step
 
     def initial(*of: Any) -> torch.nn.Module:
         model = begin(*of)
@@ -76,7 +76,7 @@ def test_of_numbers_whose_sums_are_exact_it_is_d_psgd_to_the_last_bit(
     async def stepped(self: LocalSgd, me: Any, **how: Any) -> torch.Tensor:
         return rounded(await step(self, me, **how))
 
-    monkeypatch.setattr(shared, "initial_model", initial)
+    monkeypatch.setattr(worker_sgd, "initial_model", initial)
     monkeypatch.setattr(LocalSgd, "step", stepped)
     data = task(workers)
     ours = models(trained(choco_sgd, data, 4, "complete", compression="none", gamma=1.0))

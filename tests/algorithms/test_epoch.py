@@ -13,7 +13,8 @@ import torch
 from hypothesis import given, settings
 
 from vflbench.algorithms.split.epoch import ActiveEpoch, Notice, PassiveEpoch, Result, Task
-from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient
+from vflbench.algorithms.split.organisations import ACTIVE
+from vflbench.algorithms.split.worker_replica import Embedding, Gradient
 from vflbench.federation.payload import copy_payload
 
 Z = torch.zeros(2, 3)

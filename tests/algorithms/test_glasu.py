@@ -18,8 +18,8 @@ from vflbench.algorithms.graph import (
     centralized_gnn,
     glasu,
     glasu_exact,
+    graph_learner,
     joint,
-    shared,
     simulated_centralized,
     standalone_gnn,
 )
@@ -682,7 +682,7 @@ def test_the_schedules_of_the_learning_rate():
 
     def rates(schedule):
         for t in range(1, 65):
-            shared.set_lr(SimpleNamespace(lr=0.8, schedule=schedule), optimizer, t, 64)
+            graph_learner.set_lr(SimpleNamespace(lr=0.8, schedule=schedule), optimizer, t, 64)
             yield optimizer.param_groups[0]["lr"]
 
     assert list(rates("step")) == [0.8] * 24 + [0.2] * 24 + [0.05] * 16

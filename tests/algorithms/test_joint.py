@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vflbench.algorithms.graph.joint import Aggregation, aggregation_layers
-from vflbench.cards.algorithms.graph.shared import check_layers
+from vflbench.cards.algorithms.graph.graph_methods import check_layers
 
 
 def parts(widths: tuple[int, ...], seed: int = 0) -> list[torch.Tensor]:

@@ -20,7 +20,7 @@ from tests.algorithms.small_shards import config, models, run, task
 from tests.options import card_of, privacy_config
 from vflbench import seeding
 from vflbench.algorithms.gossip import allreduce_sgd, centralized_sgd, d_psgd, easgd, leasgd, leasgd_async, local_sgd
-from vflbench.algorithms.gossip.shared import LocalSgd, ranked
+from vflbench.algorithms.gossip.worker_sgd import LocalSgd, ranked
 from vflbench.cards.algorithms.gossip import easgd as easgd_card
 from vflbench.cards.algorithms.gossip import leasgd as leasgd_card
 from vflbench.config import convert

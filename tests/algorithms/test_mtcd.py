@@ -20,9 +20,9 @@ import torch
 
 from tests.algorithms.small_columns import Result, classes, config, ridge, run, sparse
 from tests.options import card_of, privacy_config, topology_config
-from vflbench.algorithms.tokens import centralized_gd, dcpa, mtcd, shared, stcd, svfl
+from vflbench.algorithms.tokens import block_descent, centralized_gd, dcpa, mtcd, stcd, step_sizes, svfl
 from vflbench.algorithms.tokens.walks import Walk, Walks, check, grounds
-from vflbench.cards.algorithms.tokens import shared as shared_card
+from vflbench.cards.algorithms.tokens import token_methods
 from vflbench.cards.models import resnet_bn as resnet_bn_card
 from vflbench.cards.models.split_network import Config as ModelConfig
 from vflbench.config import convert
@@ -107,7 +107,7 @@ def test_a_visit_to_a_split_network_follows_joint_autograd() -> None:
         cfg = config(svfl, task, aggregation=aggregation)
         model = cfg.model
         blocks = [SplitClient(k, task.part(k, True), task.public, cfg, model, "cpu") for k in range(task.parties)]
-        server = shared.make_server(task.joined(), task.public, cfg, model, "cpu")
+        server = block_descent.make_server(task.joined(), task.public, cfg, model, "cpu")
         token = server.token([block.represent().detach() for block in blocks])
         scores = server.fusion(server.aggregation.of([block.local(block.x) for block in blocks]))
         loss = torch.nn.functional.cross_entropy(scores, server.y)
@@ -128,7 +128,7 @@ def test_weight_decay_is_that_of_torch_s_sgd() -> None:
     task = classes()
     cfg = config(mtcd, task, weight_decay=0.3)
     block = SplitClient(0, task.part(0, True), task.public, cfg, cfg.model, "cpu")
-    server = shared.make_server(task.joined(), task.public, cfg, cfg.model, "cpu")
+    server = block_descent.make_server(task.joined(), task.public, cfg, cfg.model, "cpu")
     token = server.token([block.represent().detach()] * task.parties)
     twin, other = copy.deepcopy((block, server))
     scores = other.fusion(token[0] + twin.local(twin.x) - block.local(block.x).detach())  # + 0, with a gradient
@@ -144,9 +144,14 @@ def test_weight_decay_is_that_of_torch_s_sgd() -> None:
 def test_step_sizes_that_fall_by_hand() -> None:
     task = classes()
     halved = config(svfl, task, batch_size=10, halve_every=2.0, rounds=6)
-    assert [shared.lr_of(halved, 0.8, t, 20) for t in (1, 4, 5, 9)] == [0.8, 0.8, 0.4, 0.2]  # a round is half an epoch
+    assert [step_sizes.lr_of(halved, 0.8, t, 20) for t in (1, 4, 5, 9)] == [
+        0.8,
+        0.8,
+        0.4,
+        0.2,
+    ]  # a round is half an epoch
     falls = config(svfl, task, anneal=True, rounds=4)
-    steps = [shared.lr_of(falls, 1.0, t, 20) for t in (1, 2, 3, 4)]
+    steps = [step_sizes.lr_of(falls, 1.0, t, 20) for t in (1, 2, 3, 4)]
     half = 0.99 * math.sqrt(0.5) / 2
     assert steps == pytest.approx([1, 0.505 + half, 0.505, 0.505 - half])  # from 1 to 0.01, at round 5
     both = config(mtcd, task, anneal=True, halve_every=2.0)
@@ -263,7 +268,7 @@ def test_the_token_is_in_accordance_after_every_update_hop_and_sync(how: str, we
 
     theta, copied = start, 0
     for t in range(1, rounds + 1):
-        rows = shared.batch(cfg.seed, t, task.public.samples, cfg.algorithm.batch_size)
+        rows = block_descent.batch(cfg.seed, t, task.public.samples, cfg.algorithm.batch_size)
         estimates = [list(theta) for _ in range(2)]
         visited: list[set[int]] = [set(), set()]
         for gamma, path in enumerate(walks.of(t).steps):
@@ -482,7 +487,7 @@ def test_messages_of_the_baselines() -> None:
         sent = run(dcpa, task, config(dcpa, task, iterations=3, graph=graph)).sent()
         assert sent == {(t, "dual"): (2 * edges * 3, 2 * edges * 3 * n) for t in (1, 2)}
     chosen = run(svfl, task, config(svfl, task)).sent()
-    steps = shared_card.LANCZOS_STEPS
+    steps = token_methods.LANCZOS_STEPS
     assert chosen.pop((0, "smoothness")) == (6 * (2 * steps + 1), 6 * (2 * steps * n + 8))
     assert chosen == run(svfl, task, config(svfl, task, lr=0.1)).sent()
 
@@ -660,8 +665,8 @@ def test_the_conjugates_prox_is_where_its_derivative_vanishes() -> None:
 def test_lanczos_finds_the_largest_eigenvalue_from_products_alone() -> None:
     for seed in range(5):
         x = np.concatenate(ridge(200, 300, seed=seed).features, axis=1)
-        gram = shared.Lanczos(200, np.random.default_rng(seed))
-        for _ in range(shared_card.LANCZOS_STEPS):
+        gram = step_sizes.Lanczos(200, np.random.default_rng(seed))
+        for _ in range(token_methods.LANCZOS_STEPS):
             gram.take(x @ (x.T @ gram.vector))
         assert 0.99 <= gram.bound() / largest_eigenvalue(x) <= 1.1
     assert largest_eigenvalue(np.diag([3.0, 1.0])) == pytest.approx(9)

@@ -25,11 +25,11 @@ from tests.algorithms.small_columns import Result, classes, ridge
 from tests.federation.toys import behind
 from tests.options import card_of, privacy_config, topology_config
 from vflbench import cli
-from vflbench.algorithms.split import avfl, avfl_ps, epoch, pubsub_vfl, shared, vfl, vfl_ps
+from vflbench.algorithms.split import avfl, avfl_ps, epoch, pubsub_vfl, vfl, vfl_ps, worker_replica
 from vflbench.algorithms.split.broker import Broker
 from vflbench.algorithms.split.epoch import PassiveEpoch
 from vflbench.algorithms.split.planner import Setting, played_epoch_seconds
-from vflbench.algorithms.split.shared import Side
+from vflbench.algorithms.split.worker_replica import Side
 from vflbench.cards.algorithms.split import pubsub_vfl as pubsub_vfl_card
 from vflbench.cards.models import split_learning as split_learning_card
 from vflbench.config import config_dir, convert
@@ -519,7 +519,7 @@ def recorded(task: AlignedTask, cfg: RunConfig) -> Iterator[Record]:
         patch.setattr(Side, "_step", on_step)
         patch.setattr(Broker, "publish", on_publish)
         patch.setattr(PassiveEpoch, "serve", on_serve)
-        patch.setattr(shared, "Delays", PartyDelays)
+        patch.setattr(worker_replica, "Delays", PartyDelays)
         yield record
 
 
@@ -672,7 +672,7 @@ def test_a_retry_sends_the_same_noisy_rows_and_costs_nothing(seed: int) -> None:
 
     def on_read(src: str, dst: str, tag: str, round: int, payload: Any) -> None:
         if tag == "embedding" and dst == "active":
-            sent = shared.Embedding(*payload)
+            sent = worker_replica.Embedding(*payload)
             read.setdefault((src, round, sent.batch), []).append(sent.z.clone())
 
     privacy = privacy_config("gdp_embedding", mu=1.0)
@@ -768,9 +768,9 @@ def test_held_out_rows_are_scored_in_parts(module: ModuleType, monkeypatch: pyte
     options = {} if module is vfl else {"workers": 2, "passive_workers": 2}
     whole = run(module, task, 1, **options).observer.rows[-1]
     seen = []
-    monkeypatch.setattr(shared, "SCORED", 3)
-    real = shared._parts
-    monkeypatch.setattr(shared, "_parts", lambda x: seen.append(real(x)) or real(x))
+    monkeypatch.setattr(worker_replica, "SCORED", 3)
+    real = worker_replica._parts
+    monkeypatch.setattr(worker_replica, "_parts", lambda x: seen.append(real(x)) or real(x))
     parts = run(module, task, 1, **options).observer.rows[-1]
     assert max(map(len, seen)) > 1
     assert {k: v for k, v in parts.items() if "rmse" in k} == pytest.approx(

@@ -25,7 +25,7 @@ from vflbench.federation.ledger import COLUMN
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.models import trees
 from vflbench.models.bins import Bins, pack, packed_bytes, unpack, widths
-from vflbench.runner import bounds
+from vflbench.runner import task_baselines
 from vflbench.types import ConfigError, RunConfig
 
 ROUNDS = 6
@@ -257,7 +257,7 @@ def test_one_message_of_every_passive_party(parties: int) -> None:
 def test_raw_columns_are_the_bytes_that_ship_it_names(parties: int, dtype: Any) -> None:
     task = small_columns.classes(110, 12, parties, 2)
     task = replace(task, features=tuple(block.astype(dtype) for block in task.features))
-    shipped = bounds.ship_it(task)
+    shipped = task_baselines.ship_it(task)
     assert shipped["form"] == dtype  # no form is smaller
     assert run(task, config(task, form="raw")).ledger[:, COLUMN["bytes"]].sum() == shipped["bytes"]
 

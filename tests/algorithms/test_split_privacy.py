@@ -13,7 +13,7 @@ import torch
 from tests.algorithms.small_columns import classes
 from tests.algorithms.test_pubsub import SMALL, Run, close, constant, differ, run
 from tests.options import privacy_config
-from vflbench.algorithms.split import avfl, avfl_ps, pubsub_vfl, shared, vfl, vfl_ps
+from vflbench.algorithms.split import avfl, avfl_ps, pubsub_vfl, vfl, vfl_ps, worker_replica
 from vflbench.privacy import mechanisms
 from vflbench.seeding import batches, derive
 
@@ -113,7 +113,7 @@ def test_a_gradient_that_is_sent_again_has_the_noise_that_it_had(seed: int) -> N
 
     def on_read(src: str, dst: str, tag: str, epoch: int, payload: Any) -> None:
         if tag == "gradient" and src == "active":
-            sent = shared.Gradient(*payload)
+            sent = worker_replica.Gradient(*payload)
             read.setdefault((dst, epoch, sent.batch), []).append(sent.dz.clone())
 
     more = {"deadline": 30.0, "failure_rate": 0.3, "batch_size": 4, "seed": seed}

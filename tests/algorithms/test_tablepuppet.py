@@ -260,7 +260,7 @@ def test_a_round_of_admm_by_hand() -> None:
     rho (0 - z) = -2 z = (-1, -3). theta = -(x . Y) / (rho x . x) = (1 + 6) / 5 = 1.4, jittered by 1e-10.
     """
     from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step
-    from vflbench.cards.algorithms.joins.shared import AdmmKeys
+    from vflbench.cards.algorithms.joins.join_methods import AdmmKeys
     from vflbench.cards.models.partial import Config
     from vflbench.models.losses import Squared
     from vflbench.models.partial import Partial

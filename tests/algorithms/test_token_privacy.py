@@ -16,7 +16,7 @@ import torch
 import vflbench
 from tests.algorithms.small_columns import Result, classes, config, ridge, run, sparse
 from tests.options import make_mechanism, privacy_config
-from vflbench.algorithms.tokens import dcpa, mtcd, published, shared, stcd, svfl
+from vflbench.algorithms.tokens import block_descent, dcpa, mtcd, published, stcd, svfl
 from vflbench.algorithms.tokens.walks import Walks
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation import topology
@@ -94,7 +94,7 @@ def transcript(result: Result, cfg: RunConfig) -> dict[str, np.ndarray]:
             once = source, t, row[COLUMN["sent"]], len([f for f in fans if f[:2] == (source, t)])
             fans.add(once)
             continue
-        rows = shared.batch(cfg.seed, t, samples, getattr(cfg.algorithm, "batch_size", None))
+        rows = block_descent.batch(cfg.seed, t, samples, getattr(cfg.algorithm, "batch_size", None))
         counts[source][slice(None) if rows is None else rows] += 1
     for source in counts:
         sent = sum(one[0] == source for one in fans)
@@ -232,13 +232,13 @@ def test_evaluations_carry_the_clip_and_no_noise_and_are_not_counted(
     module: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scored: list[list[torch.Tensor]] = []
-    predict = shared.SplitServer.predict
+    predict = block_descent.SplitServer.predict
 
     def watched(self: Any, representations: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
         scored.append([h for one in representations for h in one.values()])
         return predict(self, representations)
 
-    monkeypatch.setattr(shared.SplitServer, "predict", watched)
+    monkeypatch.setattr(block_descent.SplitServer, "predict", watched)
     task = classes()
     result = private(module, task, config(module, task, rounds=2), noise_multiplier=3.0, clip=0.25)
     norms, noisy = (torch.cat([h.norm(dim=1) for one in scored[way::2] for h in one]) for way in (0, 1))

@@ -88,7 +88,7 @@ def test_the_attack_of_an_implied_entry_succeeds(algorithm: str, attack: str, ke
             (setting,) = selection.settings([run])
             seen, what = demands.seen(setting), SHOWN[entry.kind]
             assert what in (seen.clear or ()) and f"{what} (inferred)" in str(seen.to_whom)
-            assert any(what in str(demands.unmet(seen, demand)) for demand in demands.of([seen]))
+            assert any(what in str(demands.unmet(seen, demand)) for demand in demands.relevant([seen]))
     assert found["advantage"] == pytest.approx(found["success"] - found["floor"]) and found["rows"] > 0
     assert found["seconds"] > 0 and set(found["knows"]) <= VOCABULARY
 

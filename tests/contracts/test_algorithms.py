@@ -19,7 +19,7 @@ from vflbench.federation.simulated import SimulatedEngine
 from vflbench.results.folder import PHASES, validate_summary
 from vflbench.results.reader import Run
 from vflbench.runner.evaluate import Observer
-from vflbench.runner.serving import PARTIAL
+from vflbench.runner.inference import PARTIAL
 from vflbench.types import ASSUMED, Sent, VflbenchError, messages
 
 # Per layout, small data that every machine has.

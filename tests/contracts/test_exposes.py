@@ -118,7 +118,7 @@ def test_what_is_worked_out_exactly_is_disclosed_and_meets_no_requirement_that_h
         covered = mechanism in noising
         assert covered or any(observer in end for end in ends(one, what)), mechanism
         assert what in (*(one.clear or ()), *(one.noised if covered else ())), mechanism
-        for demand in demands.of([one]):
+        for demand in demands.relevant([one]):
             assert covered or what not in demand.hides or demands.unmet(one, demand), (mechanism, demand)
 
 

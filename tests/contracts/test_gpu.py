@@ -313,11 +313,11 @@ def test_the_pretended_gpu_allows_what_a_gpu_does() -> None:
 
 def test_a_method_that_leaves_the_gpu_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The test above can fail: labels that stay on the CPU, and products that do."""
-    from vflbench.algorithms.joins import shared
+    from vflbench.algorithms.joins import table_parties
 
-    tensor = shared.tensor
+    tensor = table_parties.tensor
     given = words("vfl_sgd", "aligned")
-    monkeypatch.setattr(shared, "tensor", lambda values, dtype, device: tensor(values, dtype, "cpu"))
+    monkeypatch.setattr(table_parties, "tensor", lambda values, dtype, device: tensor(values, dtype, "cpu"))
     with pytest.raises(RuntimeError, match="same device"), pretended("cuda"):
         run(tmp_path / "mixed", "cuda", given)
     monkeypatch.undo()

@@ -22,7 +22,7 @@ def column(*cells) -> Column:
 
 
 def values(*cells) -> list:
-    return keys.of(column(*cells)).values.tolist()
+    return keys.ids(column(*cells)).values.tolist()
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,14 @@ def test_only_what_cannot_be_seen_is_ignored(one, other):
 @given(st.lists(texts, min_size=2, max_size=6, unique=True))
 def test_ids_of_one_column_stay_apart_unless_they_look_alike(cells):
     """Grouping and a final .0 are taken from a whole column without making two IDs one."""
-    found = keys.of(Column("text", np.array(cells, dtype=object))).values.tolist() if _exact(cells) else []
+    found = keys.ids(Column("text", np.array(cells, dtype=object))).values.tolist() if _exact(cells) else []
     apart = {keys.normal(cell) for cell in cells if keys.normal(cell)}
     assert not found or len(set(found) - {None}) == len(apart)
 
 
 def _exact(cells) -> bool:
     try:
-        keys.of(Column("text", np.array(cells, dtype=object)))
+        keys.ids(Column("text", np.array(cells, dtype=object)))
     except Wrong:
         return False
     return True
@@ -78,7 +78,7 @@ def test_digit_grouping_goes_where_a_whole_column_has_it(sign):
     for other in ("1234", "a", f"1{sign}23", f"1234{sign}567"):
         mixed = values(*grouped, other)
         assert len(set(mixed)) == 5 and mixed[3:] == ["-5", other]
-    assert "digit grouping is ignored" in keys.of(column(*grouped)).note
+    assert "digit grouping is ignored" in keys.ids(column(*grouped)).note
 
 
 def test_a_final_zero_goes_where_a_whole_column_has_it():
@@ -99,7 +99,7 @@ def test_a_final_zero_goes_where_a_whole_column_has_it():
 )  # fmt: skip
 def test_ids_that_lost_digits_are_refused(cells):
     with pytest.raises(Wrong, match=r"save the IDs as whole numbers or as text"):
-        keys.of(column(*cells))
+        keys.ids(column(*cells))
 
 
 def test_what_is_exact_is_no_less_than_itself():
@@ -119,16 +119,16 @@ def test_each_float_has_its_own_limit(kind, limit):
     def held(number):
         return of_arrow(pa.chunked_array([pa.array(np.array([number, 1], kind.to_pandas_dtype()))]))
 
-    assert keys.of(held(limit - 1)).values.tolist() == [str(limit - 1), "1"]
+    assert keys.ids(held(limit - 1)).values.tolist() == [str(limit - 1), "1"]
     for found in (held(limit), concatenate([held(limit), held(2)])):
         with pytest.raises(Wrong, match=f"from 2\\*\\*{limit.bit_length() - 1} on"):
-            keys.of(found)
+            keys.ids(found)
         with pytest.raises(Wrong):
             as_type(found, "text")
 
 
 def test_whole_numbers_beyond_64_bits_and_their_gaps():
-    found = keys.of(of_arrow(pa.chunked_array([pa.array([2**64 - 1, None, 0], pa.uint64())])))
+    found = keys.ids(of_arrow(pa.chunked_array([pa.array([2**64 - 1, None, 0], pa.uint64())])))
     assert found.values.tolist() == [str(2**64 - 1), None, "0"]
 
 
@@ -156,7 +156,7 @@ def test_a_float_in_a_column_of_texts_has_lost_digits_too():
     written = spreadsheets.as_texts([2.0**53, "A1", 7.0])
     assert written == ["9007199254740992.0", "A1", "7"]
     with pytest.raises(Wrong, match=r"from 2\*\*53 on"):
-        keys.of(Column("text", np.array(written, dtype=object)))
+        keys.ids(Column("text", np.array(written, dtype=object)))
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from vflbench.algorithms.graph.shared import GraphLearner, make_optimizer, update
-from vflbench.cards.algorithms.graph.shared import Keys
+from vflbench.algorithms.graph.graph_learner import GraphLearner, make_optimizer, update
+from vflbench.cards.algorithms.graph.graph_methods import Keys
 from vflbench.cards.models import gnn as gnn_card
 from vflbench.cards.models.gnn import Config
 from vflbench.config import convert

@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from vflbench.algorithms.split.shared import average
+from vflbench.algorithms.split.worker_replica import average
 from vflbench.cards.models.split_learning import Config
 from vflbench.config import convert
 from vflbench.models.split_learning import Active, Passive, check

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 import vflbench
 from tests.algorithms.small_columns import classes, config
 from vflbench.algorithms.tokens import svfl
-from vflbench.algorithms.tokens.shared import make_server
+from vflbench.algorithms.tokens.block_descent import make_server
 from vflbench.cards.models import mvcnn as mvcnn_card
 from vflbench.cards.models import split_learning as split_learning_card
 from vflbench.models import vertical

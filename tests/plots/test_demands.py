@@ -31,20 +31,20 @@ def seen(*clear: str, noised: tuple[str, ...] = (), epsilon: float | None = None
 def test_demands_go_from_the_weakest_to_the_strongest_and_each_hides_more() -> None:
     private = seen(noised=("binned",), epsilon=4.0)
     found = [seen("raw"), seen("embedding", "labels"), seen("embedding", "gradient"), private]
-    made = demands.of(found)
+    made = demands.relevant(found)
     assert [demand.key for demand in made] == ["anything", "columns", "labels", "forms", "rows", "noise"]
     met = [[demands.unmet(one, demand) is None for one in found] for demand in made]
     three = [False, False, True, True]
     last = [[False, False, False, True]] * 2
     assert met == [[True] * 4, [False, True, True, True], three, three, *last]
     assert demands.unmet(found[1], made[2]) == "it shows labels"
-    assert [demand.key for demand in demands.of([seen()])] == ["anything"]  # it sends nothing
-    assert [demand.key for demand in demands.of([seen("model")])] == ["anything", "rows", "noise"][::2]
+    assert [demand.key for demand in demands.relevant([seen()])] == ["anything"]  # it sends nothing
+    assert [demand.key for demand in demands.relevant([seen("model")])] == ["anything", "rows", "noise"][::2]
 
 
 def test_noise_hides_up_to_an_epsilon() -> None:
     private = seen("gradient", noised=("binned",), epsilon=4.0)
-    forms, rows = demands.of([private])[1:3]
+    forms, rows = demands.relevant([private])[1:3]
     assert demands.unmet(private, forms) is None and demands.unmet(private, rows) == "it shows gradient"
     assert demands.unmet(private, forms, 3.9) == "it shows binned at epsilon 4"
     assert demands.unmet(private, rows, 3.9) == "it shows gradient, binned at epsilon 4"
@@ -53,7 +53,7 @@ def test_noise_hides_up_to_an_epsilon() -> None:
 def test_labels_with_an_epsilon_of_their_own_are_hidden_up_to_that() -> None:
     """Rows have 2 and labels 283, which is no noise to speak of."""
     private = Seen((), ("embedding", "labels"), 2.0, ROW, "", label_epsilon=283.0)
-    _, labels, rows, noise = demands.of([private])
+    _, labels, rows, noise = demands.relevant([private])
     assert demands.unmet(private, labels) == demands.unmet(private, rows) == "it shows labels at epsilon 283"
     assert demands.unmet(private, noise, 283) is None
     assert demands.unmet(private, noise, 1.9) == "it shows embedding at epsilon 2, labels at epsilon 283"
@@ -62,7 +62,7 @@ def test_labels_with_an_epsilon_of_their_own_are_hidden_up_to_that() -> None:
 def test_epsilons_of_different_kinds_are_demands_of_their_own() -> None:
     """R0.1: unit, neighbouring relation and coverage."""
     found = [seen(noised=("raw",), epsilon=1), seen(noised=("model",), epsilon=1, guarantee="one example"), seen("raw")]
-    made = demands.of(found)
+    made = demands.relevant(found)
     assert [(demand.key, demand.guarantee) for demand in made[-2:]] == [("noise", ROW), ("noise-2", "one example")]
     assert demands.unmet(found[0], made[-1]) == f"its epsilon is of another kind: {ROW}"
     assert demands.unmet(Seen(None, (), None, None, None), made[1]) == "what it shows is not known"
@@ -101,7 +101,7 @@ def test_what_is_noised_is_what_the_mechanism_says_and_epsilon_covers(tmp_path: 
     assert joint.clear == () and str(joint.guarantee).endswith("; labels at an epsilon of their own")
     budgets = {"unit": "a row", "label_unit": "a label", "label_epsilon": 400.0}
     weak = of("j", "vfl_sgd", noise={"prediction_noise": 1.0}, mechanism="tablepuppet", **budgets)
-    assert "labels at epsilon 400" in str(demands.unmet(weak, demands.of([weak])[-1]))
+    assert "labels at epsilon 400" in str(demands.unmet(weak, demands.relevant([weak])[-1]))
     assert of("h", "centralized_join").clear == ("raw", "labels")  # all data in one place
     assert of("i", "somebodys").clear is None
 

@@ -17,7 +17,7 @@ from tests.algorithms.small_shards import config, models, run, task
 from tests.options import privacy_config
 from vflbench import seeding
 from vflbench.algorithms.gossip import allreduce_sgd, d_psgd, easgd, leasgd, leasgd_async, local_sgd
-from vflbench.algorithms.gossip.shared import LocalSgd
+from vflbench.algorithms.gossip.worker_sgd import LocalSgd
 from vflbench.data.tasks import Shard, ShardedTask
 from vflbench.models import classifiers
 from vflbench.privacy import accountant

@@ -65,7 +65,7 @@ def test_a_folder_is_one_process_alone(tmp_path: Path) -> None:
 
 
 def composed(launcher: str, **keys: Any) -> Any:
-    """What `launchers.of` reads of a configuration."""
+    """What `launchers.resolve` reads of a configuration."""
     runtime = SimpleNamespace(choices={"hydra/launcher": launcher})
     sweeper = SimpleNamespace(max_batch_size=keys.pop("max_batch_size", None))
     return SimpleNamespace(
@@ -82,7 +82,7 @@ def test_jobs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
     def threads(cfg: Any, jobs: int) -> list[str | None]:
-        with launchers.of(cfg, jobs, []):
+        with launchers.resolve(cfg, jobs, []):
             return [os.environ.get(name) for name in launchers.THREADS]
 
     assert threads(composed("joblib", n_jobs=2), 4) == ["4"] * 3
@@ -96,18 +96,18 @@ def test_jobs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert threads(composed("joblib", n_jobs=2), 4) == ["3"] * 3, "the user's own"
     with pytest.raises(ConfigError, match=r"hydra.launcher.n_jobs=0"):
-        launchers.of(composed("joblib", n_jobs=0), 4, [])
+        launchers.resolve(composed("joblib", n_jobs=0), 4, [])
 
 
 def test_submitit_starts_no_more_jobs_at_once_than_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joblib, "cpu_count", lambda: 8)
-    warm = launchers.of(composed("submitit_local"), 30, [])
+    warm = launchers.resolve(composed("submitit_local"), 30, [])
     assert (warm.width, warm.do) == (8, warm.submit)
     assert warm.overrides == ["hydra.sweeper.max_batch_size=null", f"hydra.launcher.timeout_min={launchers.YEAR}"]
-    assert launchers.of(composed("submitit_local", max_batch_size=3), 30, []).width == 3
+    assert launchers.resolve(composed("submitit_local", max_batch_size=3), 30, []).width == 3
     # a job that may not take longer has a process of its own
     mine = ["hydra.launcher.timeout_min=5"]
-    timed = launchers.of(composed("submitit_local", max_batch_size=3), 30, mine)
+    timed = launchers.resolve(composed("submitit_local", max_batch_size=3), 30, mine)
     assert (timed.overrides, timed.do) == (["hydra.sweeper.max_batch_size=3"], None)
 
 

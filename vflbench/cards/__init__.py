@@ -4,6 +4,6 @@
                                      what it shows to whom (EXPOSES) and what `tune` tries (SEARCH)
     vflbench/privacy/gdp.py          what it does
 
-A card imports neither torch nor NumPy, so `vflbench list` and checks of keys are fast. `shared.py` and `exposes.py`
-have what the cards of a room share.
+A card imports neither torch nor NumPy, so `vflbench list` and checks of keys are fast. Modules that end
+in `_methods` (facts, keys, rules) and `_messages` (entries of EXPOSES) have what the cards of a family share.
 """

@@ -339,7 +339,7 @@ def _demands(
     known = [one for one in found if one.seen is not None and "sends nothing" not in (one.why or "")]
     seen = [one.seen for one in known if one.seen is not None]
     answers = []
-    for demand in demands.of(seen):
+    for demand in demands.relevant(seen):
         met, first, guarantee, noise = False, None, demand.guarantee, method_ranking.noise(question)
         whole = guarantee is not None or len(kinds) < 2
         for kind, pool in [(guarantee, known)] if whole else kinds:

@@ -7,7 +7,8 @@ from typing import Any
 from vflbench.choosing.question import Question
 from vflbench.choosing.record import Record
 from vflbench.choosing.worker_pool import Task
-from vflbench.plots import bounds
+from vflbench.plots import baseline_lines
+from vflbench.plots.baseline_lines import NAMES, by_division
 from vflbench.results import selection
 from vflbench.results.folder import score_of
 from vflbench.results.reader import Run
@@ -43,11 +44,11 @@ def level(run: Run) -> dict[str, Any]:
 
 def lines(record: Record, runs: Sequence[Run], target: float) -> list[dict[str, Any]]:
     """Ship it, the label owner alone and centralised: what the record has, else the runs."""
-    rows = _recorded(record.floor) or (bounds.rows(runs) if len(bounds.of(runs)) == 1 else [])
+    rows = _recorded(record.floor) or (baseline_lines.rows(runs) if len(by_division(runs)) == 1 else [])
     goal = record.question["goal"]
     return [
         {
-            "name": {"ship it": "ship_it", bounds.NAMES["centralised"]: "centralised"}.get(row["name"], "alone"),
+            "name": {"ship it": "ship_it", NAMES["centralised"]: "centralised"}.get(row["name"], "alone"),
             "label": row["name"], "validation": row["validation"], "test": row["selected"], "bytes": row["bytes"],
             "seconds": row["seconds"], "reaches": reaches(_level(row), target, goal), "note": row["note"],
         }
@@ -56,13 +57,13 @@ def lines(record: Record, runs: Sequence[Run], target: float) -> list[dict[str, 
 
 
 def _recorded(floor: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The record's floor, as `bounds.rows` has it."""
+    """The record's floor, as `baseline_lines.rows` has it."""
     found = []
     shipped = floor.get("ship_it") or {}
     if shipped.get("bytes"):
         found.append({"name": "ship it", "validation": None, "selected": None, "note": shipped.get("form")})
         found[-1] |= {"bytes": float(shipped["bytes"]), "seconds": shipped.get("seconds")}
-    for key, label in bounds.NAMES.items():
+    for key, label in NAMES.items():
         entry = floor.get(key) or {}
         if entry.get("value") is not None:
             sent = 0.0 if key == "alone" else None

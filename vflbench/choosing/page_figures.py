@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from vflbench.plots import canvas, style
-from vflbench.plots.bounds import INK
+from vflbench.plots.baseline_lines import INK
 from vflbench.results.texts import human_bytes, printable
 
 SIZE = (4.8, 3.7)  # inches: readable on a telephone too

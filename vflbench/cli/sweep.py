@@ -44,7 +44,7 @@ def start(hydra: Session, plan: config.Plan, jobs: list[list[str]], overrides: l
     if not adaptive and ((folder.is_dir() and not dated) or not numbered):
         _admit_jobs(hydra, folder, jobs, own)
     folders.admit_sweep(folder)
-    launcher = launchers.of(cfg, None if adaptive else len(jobs), overrides)
+    launcher = launchers.resolve(cfg, None if adaptive else len(jobs), overrides)
     launcher.folder = folder = folders.make_new(folder) if dated else folder
     # Name the folder: its default has the time in it, which has changed by now.
     overrides = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from vflbench.federation import work
+from vflbench.federation import counted_work
 from vflbench.types import ClockMode, ComputeConfig
 
 
@@ -45,7 +45,7 @@ class ComputeClock:
         What does not use PyTorch has no counted work: its cost is charged.
         """
         if self.counts:
-            result, done = work.counted(function, *args)
+            result, done = counted_work.counted(function, *args)
             return result, done.seconds(self.config) if done.operations else self.seconds(cost, 0.0)
         start = self.moment()
         result = function(*args)

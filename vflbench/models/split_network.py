@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from vflbench.cards.models.model_facts import COMPOSED, SHARES
 from vflbench.cards.models.mvcnn import Config as ViewConfig
-from vflbench.cards.models.shared import COMPOSED, SHARES
 from vflbench.cards.models.split_network import MODEL_NAMES, Config
 from vflbench.defaults import filled
 from vflbench.models import DTYPES, vertical

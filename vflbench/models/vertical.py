@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vflbench import seeding
-from vflbench.cards.models.shared import COMPOSED, IMAGES, SHARES
+from vflbench.cards.models.model_facts import COMPOSED, IMAGES, SHARES
 from vflbench.models import DTYPES
 
 DEEP = ("mlp10", "residual_mlp")

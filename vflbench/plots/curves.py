@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from vflbench.plots import bounds, running_time, style
+from vflbench.plots import baseline_lines, running_time, style
 from vflbench.plots.canvas import entitle, legend_below, new_figure, plain, save, verbatim
 from vflbench.results import experiment, selection
 from vflbench.results.folder import atomic_write, score_of, splits
@@ -126,7 +126,7 @@ def _picture(curve: pd.DataFrame, summary: Mapping[str, Any], network: str | Non
         )
         axes.set_xlim(left=0)
         _mark(axes, shown, summary["metric"]["selected_round"], scale, look.color)
-        bounds.draw(axes, [summary], x, metric.name, scale)
+        baseline_lines.draw(axes, [summary], x, metric.name, scale)
     entitle(axes, _title(summary, network), _alarm(summary))
     if note:
         axes.text(0.98, 0.5, note, transform=axes.transAxes, ha="right", color=style.ALARM, style="italic")
@@ -401,7 +401,7 @@ def _panel(
         axes.fill_between(line["x"] / scale, low, high, color=look["color"], alpha=0.15, linewidth=0)
         if once:
             axes.vlines(line["x"] / scale, low, high, color=look["color"], linewidth=1.2)
-    bounds.draw(axes, every, x, metric, scale)
+    baseline_lines.draw(axes, every, x, metric, scale)
     axes.set_xlim(left=0)
     return pd.concat(tables, ignore_index=True)
 
@@ -458,7 +458,7 @@ def _lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
     for setting in selection.settings(runs):
         label = " · ".join(filter(None, [style.look(setting.algorithm).label, setting.words]))
         if there := lines.get(label):  # they differ in nothing that both have
-            before, now = (experiment.of(runs[0]) or {} for runs in (there, setting.runs))
+            before, now = (experiment.facts_of(runs[0]) or {} for runs in (there, setting.runs))
             label = " · ".join(filter(None, [label, experiment.differences(before, now)]))
         repeated = {(run.summary["seed"], str(run.summary.get("privacy"))): run for run in setting.runs}
         lines[label] += repeated.values()  # a seed counts once

@@ -145,7 +145,7 @@ def wanted(text: str | None) -> Demand | None:
     raise VflbenchError(f"there is no privacy requirement {text!r}; there are: {', '.join(key for key, *_ in LADDER)}")
 
 
-def of(found: Sequence[Seen]) -> list[Demand]:
+def relevant(found: Sequence[Seen]) -> list[Demand]:
     """The requirements that matter for these settings, weakest first: each hides more of what they show."""
     every = {what for one in found for what in (*(one.clear or ()), *one.noised)}
     kinds = dict.fromkeys(one.guarantee for one in found if one.noised and not one.clear)
@@ -233,7 +233,7 @@ def _cells(
     found: Sequence[Seen], rows: Sequence[Mapping[str, Any]], score: Callable[..., str], noise: float, sign: int
 ) -> Iterator[list[str]]:
     seeds = max(row["runs"] for row in rows)
-    for demand in of(found):
+    for demand in relevant(found):
         words = demand.words + (f" of epsilon ≤ {noise:g}" if demand.key.startswith("noise") else "")
         words += f" ({demand.guarantee})" if demand.guarantee else ""
         # who sends nothing is no answer

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from vflbench import exposure
-from vflbench.plots import bounds, demands, learnt, life, running_time, style
+from vflbench.plots import baseline_lines, demands, learnt, life, running_time, style
 from vflbench.plots.provenance import provenance
 from vflbench.results import pricing, selection, texts
 from vflbench.results.compare import middle
@@ -26,7 +26,7 @@ from vflbench.types import TRAINING_METRIC, VflbenchError
 COMMAND = "run it again"  # the column of commands
 CHOICE_HEADS = ("group", "selected setting", "validation", "test", COMMAND, "why")
 PAGE = Path(__file__).parent / "report_page"
-SCRIPTS = ("compare", "demands", "bounds", "show", "save", "controls")
+SCRIPTS = ("compare", "demands", "baselines", "show", "save", "controls")
 AXES = ("communication_seconds", "bytes", "round", "cost", "epsilon", "virtual_seconds")
 # Points of one run's curve in the page: at most, at least where many runs share the file, and of all runs together.
 MOST_POINTS, FEWEST_POINTS, ALL_POINTS = 200, 40, 12_000
@@ -190,7 +190,7 @@ def to_markdown(report: Report) -> str:
         about = ". ".join(filter(None, [rule(panel), life.words(panel.runs, report.charged), caveat(panel)]))
         lines += ["What may others see?", "", *texts.markdown_table(demands.HEADS, answers(report, panel), {}), ""]
         lines += [markdown(f"{goal}. Times as the runs had them: {about}."), ""]
-        lines += texts.markdown_table(HEADS, [*map(cells, rows), *bounds.cells(panel.runs, scored)], {})
+        lines += texts.markdown_table(HEADS, [*map(cells, rows), *baseline_lines.cells(panel.runs, scored)], {})
         lines += ["", "Selected settings", ""]
         choices = [list(choice_cells(choice).values()) for choice in panel.choices]
         lines += texts.markdown_table(CHOICE_HEADS, choices, {COMMAND: texts.code})
@@ -329,10 +329,7 @@ def to_html(report: Report, networks: Mapping[str, tuple[float, float | None]]) 
     algorithms = dict.fromkeys(style.look(setting.algorithm).label for setting in settings)
     datasets = dict.fromkeys(p.title.rpartition(",")[0] for p in report.panels)
     css = (PAGE / "report.css").read_text(encoding="utf-8")
-    js = "\n".join(
-        (PAGE / f"{part}.js").read_text(encoding="utf-8")
-        for part in ("compare", "demands", "bounds", "show", "save", "controls")
-    )
+    js = "\n".join((PAGE / f"{part}.js").read_text(encoding="utf-8") for part in SCRIPTS)
     return page_template(PAGE / "report.html").render(
         heading=f"{_listed(list(algorithms)) if len(algorithms) <= 4 else f'{len(algorithms)} methods'} on "
         f"{_listed(list(datasets))}",
@@ -442,9 +439,9 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
         "target_why": panel.target_why.capitalize(),
         "rule": rule(panel),
         "accounting": _accounting(panel),
-        "demands": [asdict(demand) for demand in demands.of(seen)],
+        "demands": [asdict(demand) for demand in demands.relevant(seen)],
         "caveat": caveat(panel),
-        **bounds.page(panel.runs, metric["name"]),
+        **baseline_lines.page(panel.runs, metric["name"]),
         "lines": lines,
         "runs": entries,
     }

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vflbench.plots import bounds, demands, life, running_time
+from vflbench.plots import baseline_lines, demands, life, running_time
 from vflbench.plots.provenance import provenance
 from vflbench.plots.report import CHOICE_HEADS, HEADS, Report, answers, caveat, cells, choice_cells, row, rule, scored
 from vflbench.results.folder import splits
@@ -37,10 +37,13 @@ def show(report: Report, console: Console | None = None) -> None:
         _print(
             console,
             HEADS,
-            [*(cells(row(report, panel, setting)) for setting in panel.settings), *bounds.cells(panel.runs, scored)],
+            [
+                *(cells(row(report, panel, setting)) for setting in panel.settings),
+                *baseline_lines.cells(panel.runs, scored),
+            ],
             right=range(3, len(HEADS)),
         )
-        if note := bounds.note(panel.runs, panel.runs[0].summary["metric"]["name"]):
+        if note := baseline_lines.note(panel.runs, panel.runs[0].summary["metric"]["name"]):
             console.print(_text(note, style="dim"), soft_wrap=True)
         runs = panel.runs
         if len(runs) > 1:

@@ -40,7 +40,7 @@ def facts(manifest: Mapping[str, Any]) -> dict[str, str]:
     return {**found, "semantics": str(manifest.get("semantics", UNKNOWN))}
 
 
-def of(run: Run) -> dict[str, str] | None:
+def facts_of(run: Run) -> dict[str, str] | None:
     """The facts of a run; None where it has no readable manifest, as it ended before it had data."""
     try:
         return facts(run.manifest) if (run.folder / "manifest.json").is_file() else None
@@ -50,7 +50,7 @@ def of(run: Run) -> dict[str, str] | None:
 
 def identity(config_hash: str, run: Run) -> str:
     """16 hex digits that name an experiment: this configuration, with the data and the code of `run`."""
-    return hashlib.sha256(json.dumps([config_hash, of(run)], sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([config_hash, facts_of(run)], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def comparable(found: Mapping[str, str] | None) -> str:
@@ -79,7 +79,7 @@ def split(runs: Sequence[Run]) -> list[list[str]]:
 
     Runs with equal configurations and equal lists may be averaged. A plug-in is a difference where both have it.
     """
-    found = [of(run) for run in runs]
+    found = [facts_of(run) for run in runs]
     there = [own for own in found if own is not None]
     keys = [key for key in dict.fromkeys(key for own in there for key in own) if _differs(key, there)]
     rest = there[0] if there else {}
@@ -99,7 +99,7 @@ def _differs(key: str, there: Sequence[Mapping[str, str]]) -> bool:
 
 def from_before(runs: Sequence[Run]) -> str:
     """A note on the runs that an older vflbench wrote; empty without any."""
-    count = sum((of(run) or {}).get("semantics") == UNKNOWN for run in runs)
+    count = sum((facts_of(run) or {}).get("semantics") == UNKNOWN for run in runs)
     if not count:
         return ""
     runs_of = "1 run of an older vflbench has" if count == 1 else f"{count} runs of an older vflbench have"

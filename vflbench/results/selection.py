@@ -66,7 +66,7 @@ def collect(paths: Iterable[str | Path]) -> Collected:
                 continue
             key = (
                 json.dumps(
-                    [identifying(run.manifest["config"]), experiment.of(run), _environment(run)], sort_keys=True
+                    [identifying(run.manifest["config"]), experiment.facts_of(run), _environment(run)], sort_keys=True
                 ),
                 run.summary["seed"],
             )
@@ -109,7 +109,7 @@ def unlike(runs: Sequence[Run]) -> list[list[Run]]:
     """The `runs` that can share a picture: equal data, file by file, equal semantics version, equal metric."""
     panels: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
     for run in runs:
-        s, alike = run.summary, experiment.comparable(experiment.of(run))
+        s, alike = run.summary, experiment.comparable(experiment.facts_of(run))
         data = s["dataset"], s["data_variant"], s["data_source"], s.get("data_lacks"), alike
         panels[*data, s["metric"]["name"], s["metric"]["goal"]].append(run)
     return list(panels.values())
@@ -169,7 +169,7 @@ def settings(runs: Sequence[Run]) -> list[Setting]:
     """The settings of the runs of one panel, in the order of their first run."""
     configs = [
         {key: value for key, value in flat(identifying(run.manifest["config"])).items() if key != "seed"}
-        | (experiment.of(run) or {})
+        | (experiment.facts_of(run) or {})
         for run in runs
     ]
     values: dict[tuple[Any, ...], set[str]] = defaultdict(set)

@@ -34,7 +34,7 @@ from vflbench.federation.ray.driver import RayEngine
 from vflbench.federation.ray.nats_broker import Channels, Service
 from vflbench.federation.ray.party import elsewhere
 from vflbench.models.metrics import METRICS
-from vflbench.runner import bounds
+from vflbench.runner import task_baselines
 from vflbench.runner.evaluate import Observer
 from vflbench.runner.federation import Federation, Known, resolve_device
 from vflbench.runner.models import WholeModels
@@ -161,9 +161,13 @@ class Surveyor:
             name: dataclasses.replace(spec, program=elsewhere, data=None) for name, spec in federation.specs.items()
         }
         bare = task.without_features()
-        levels = bounds.levels(task, config.seed, config.floor, kept_only=True) if config.floor != "none" else {}
+        levels = (
+            task_baselines.levels(task, config.seed, config.floor, kept_only=True) if config.floor != "none" else {}
+        )
         facts = federation.facts, federation.devices, specs, federation.config.algorithm
-        known = Known(bare, federation.layout, federation.decided, *facts, {"ship_it": bounds.ship_it(task), **levels})
+        known = Known(
+            bare, federation.layout, federation.decided, *facts, {"ship_it": task_baselines.ship_it(task), **levels}
+        )
         return known, _briefings(federation)
 
     def score(self, round: int, models: list[Any]) -> tuple[dict[str, float], dict[str, Any]]:

@@ -10,7 +10,7 @@ from vflbench.federation.links import LINK_KINDS, LOCAL
 from vflbench.privacy import mechanisms
 from vflbench.results.network import network_label
 from vflbench.results.texts import human_bytes
-from vflbench.runner import bounds
+from vflbench.runner import task_baselines
 from vflbench.runner.federation import Federation
 from vflbench.runner.run import of_files
 from vflbench.types import AlgorithmInfo, RunConfig
@@ -68,7 +68,7 @@ def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
         nbytes = int(local[:, COLUMN["bytes"]].sum())
         lines.append(f"  {'inside organisations, free':43} {len(local):6,} messages  {human_bytes(nbytes):>10}")
     seconds = f"one round takes {engine.boundary_clock:.4g} s of virtual time"
-    shipped = bounds.on_network(bounds.ship_it(federation.task), config.network)
+    shipped = task_baselines.on_network(task_baselines.ship_it(federation.task), config.network)
     sending = 1 if info.one_shot else federation.rounds
     lines.append(f"\n{federation.rounds} rounds: about {human_bytes(int(total * sending))}; {seconds}")
     lines += mechanisms.noise_in_words(privacy.values())

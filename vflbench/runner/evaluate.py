@@ -17,7 +17,7 @@ from vflbench.models.glm import Loss
 from vflbench.models.metrics import METRICS
 from vflbench.privacy import mechanisms
 from vflbench.results.folder import splits
-from vflbench.runner import serving
+from vflbench.runner import inference
 from vflbench.runner.models import WholeModels
 from vflbench.seeding import stream
 from vflbench.types import TRAINING_METRIC, RunConfig, Status
@@ -96,7 +96,7 @@ class Observer:
         self.losses: list[float] = []  # of each round since the last row, the mean over the parties
         self.first_loss: float | None = None
         self.finite = True  # whether all predictions of the last row are
-        self.shares: serving.Shares = (0, {})  # of the last evaluation
+        self.shares: inference.Shares = (0, {})  # of the last evaluation
         self.otherwise: dict[int, float] = {}  # round -> test metric of rows served as privacy.serving does not say
         self._reports: dict[int, dict[str, list[dict[str, Any]]]] = {}
         self.halt: Halt | None = None  # asked after each evaluation that ends nothing itself

@@ -19,7 +19,7 @@ from vflbench.federation.party import SERVER, PartySpec
 from vflbench.federation.phases import Sized
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.privacy import examples, keys, mechanisms
-from vflbench.runner import assumed, bounds
+from vflbench.runner import assumed, task_baselines
 from vflbench.runner.costs import Standing, link_problems
 from vflbench.runner.evaluate import Observer
 from vflbench.types import (
@@ -78,7 +78,7 @@ class Known:
     devices: tuple[str, ...]  # what its parties can compute on, of DEVICES
     specs: dict[str, PartySpec]
     fitted: Any  # the algorithm's keys, with defaults that fit the data
-    bounds: dict[str, Any] | None = None  # floor and ceiling, for the summary; None: the task tells (runner/bounds.py)
+    baselines: dict[str, Any] | None = None  # for the summary; None: the task tells (runner/task_baselines.py)
 
 
 class Federation:
@@ -99,16 +99,16 @@ class Federation:
             found.facts,
             found.specs,
         )
-        self._bounds = found.bounds
+        self._baselines = found.baselines
         self._connect()
 
-    def bounds(self) -> dict[str, Any]:
+    def baselines(self) -> dict[str, Any]:
         """Floor and ceiling of the task, for the summary."""
-        if self._bounds is not None:
-            return self._bounds
+        if self._baselines is not None:
+            return self._baselines
         how, seed = self.config.floor, self.config.seed
-        levels = bounds.levels(self.task, seed, how) if how != "none" else {}
-        return {"ship_it": bounds.ship_it(self.task), **levels}
+        levels = task_baselines.levels(self.task, seed, how) if how != "none" else {}
+        return {"ship_it": task_baselines.ship_it(self.task), **levels}
 
     def _settle(self) -> None:
         """Decide what the configuration leaves open before data are read, and refuse a GPU that is not there.

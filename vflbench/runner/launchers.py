@@ -129,7 +129,7 @@ class Launcher:
         return f"the process of a job has ended without a result ({type(error).__name__}: {reason}){logs}"
 
 
-def of(cfg: DictConfig, jobs: int | None, overrides: Sequence[str]) -> Launcher:
+def resolve(cfg: DictConfig, jobs: int | None, overrides: Sequence[str]) -> Launcher:
     """The launcher of a sweep of so many jobs, by its composed configuration and what the user typed.
 
     Parameters

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from vflbench.privacy import keys
-from vflbench.runner import bounds
+from vflbench.runner import task_baselines
 from vflbench.runner.federation import Federation
 from vflbench.types import AlgorithmInfo, RunConfig, hook
 
@@ -33,8 +33,8 @@ def first_round(config: RunConfig, info: AlgorithmInfo) -> dict[str, Any]:
     wall = time.perf_counter() - began
     metric, floor, most = federation.task.metric, {}, hook(federation.module, "most")
     if config.floor != "none":
-        floor = federation.bounds()
-        floor["ship_it"] = bounds.on_network(floor["ship_it"], config.network)
+        floor = federation.baselines()
+        floor["ship_it"] = task_baselines.on_network(floor["ship_it"], config.network)
     return {
         "bytes": engine.bytes_sent,
         "seconds": engine.boundary_clock,

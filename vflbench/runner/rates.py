@@ -1,4 +1,4 @@
-"""What a unit of work takes on this machine: the constants of `compute=reference` (federation/work.py).
+"""What a unit of work takes on this machine: the constants of `compute=reference` (federation/counted_work.py).
 
 The steps of split learning are timed in several widths and batches, by the thread's own processor time: other work on
 the machine disturbs it least. The constants are those with the least squares of the relative errors, none below 0.
@@ -15,8 +15,8 @@ from scipy.optimize import nnls
 from vflbench.cards.models.split_learning import Config as NetworkConfig
 from vflbench.data.tasks import AlignedPublic
 from vflbench.defaults import filled
-from vflbench.federation import work
-from vflbench.federation.work import Work
+from vflbench.federation import counted_work
+from vflbench.federation.counted_work import Work
 from vflbench.models import split_learning
 from vflbench.seeding import torch_stream
 
@@ -31,7 +31,7 @@ def rates(repetitions: int) -> dict[str, float]:
     `rates_off` is the largest factor by which a timed step differs from them.
     """
     steps = [step for width in WIDTHS for batch in BATCHES for step in _steps(width, batch)]
-    works = [work.counted(step)[1] for step in steps]
+    works = [counted_work.counted(step)[1] for step in steps]
     least = np.full(len(steps), np.inf)
     for _ in range(repetitions):  # the steps take turns, so a busy moment of the machine hits all
         for place, step in enumerate(steps):

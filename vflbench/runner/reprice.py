@@ -28,7 +28,7 @@ from vflbench.results import inventory, lock, parquet, reader
 from vflbench.results.identity import config_hash
 from vflbench.results.network import network_label
 from vflbench.results.reader import Run
-from vflbench.runner import bounds, provenance
+from vflbench.runner import provenance, task_baselines
 from vflbench.runner.costs import Costs, clock, link_problems, network_config
 from vflbench.runner.finished import OLDER, Trained
 from vflbench.types import ConfigError, NetworkConfig, VflbenchError, refuse
@@ -193,8 +193,8 @@ class Finished(Trained):
             "status": status, "reason": reason, "timing": network.timing, "accounting": config["accounting"],
         }  # fmt: skip
         if shipped := self.summary.get("ship_it"):
-            shipped = bounds.on_network(shipped, network)
-            summary |= {"ship_it": shipped, "times_ship_it": bounds.times(files.charged(by_link), shipped)}
+            shipped = task_baselines.on_network(shipped, network)
+            summary |= {"ship_it": shipped, "times_ship_it": task_baselines.times(files.charged(by_link), shipped)}
         summary.pop("before", None)
         summary |= costs.life(rounds, now(rounds)) if "phases" in summary else {}
         # how a machine was used, and how long it took to start, has nothing to do with another network

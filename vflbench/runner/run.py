@@ -30,7 +30,7 @@ from vflbench.results import parquet
 from vflbench.results.experiment import SEMANTICS
 from vflbench.results.identity import config_hash, hide
 from vflbench.results.reader import Run
-from vflbench.runner import assumed, bounds, interrupts, provenance, serving
+from vflbench.runner import assumed, inference, interrupts, provenance, task_baselines
 from vflbench.runner.checkpoint import Checkpoints, Recorder, Saved
 from vflbench.runner.costs import Around, Costs, link_code
 from vflbench.runner.evaluate import Halt, Observer
@@ -138,7 +138,7 @@ def run(
                 )
             failure = _drive(engine, observer, building)
         wall_seconds = time.perf_counter() - began
-        floor = _bounds(federation) if observer.status in ENDED_WELL else {}
+        floor = _baselines(federation) if observer.status in ENDED_WELL else {}
 
         try:
             with interrupts.held_back():
@@ -276,10 +276,10 @@ def _drive(engine: Engine, observer: Observer, building: contextlib.ExitStack) -
         return error
 
 
-def _bounds(federation: Federation) -> dict[str, Any]:
+def _baselines(federation: Federation) -> dict[str, Any]:
     """Floor and ceiling; where they fail the run is kept all the same, and its summary says why there are none."""
     try:
-        return federation.bounds()
+        return federation.baselines()
     except KeyboardInterrupt:
         log.warning("interrupted: the run is kept, without what its floor and ceiling are")
     except Exception as error:
@@ -358,15 +358,18 @@ def _write(
     threads = engine.cores and (config.engine.threads or engine.cores)
     extra |= {
         "assumes": assumed.assumes(federation.info, federation.task),
-        "predictions": serving.asked(config, federation.task),
+        "predictions": inference.asked(config, federation.task),
         **costs.life(engine.finished_round, engine.boundary_clock),
         **engine.facts,
         **costs.use(engine.cores or federation.cores, engine.boundary_clock, engine.finished_round, threads),
     }
     spent_on = costs.summary(engine.finished_round, engine.boundary_clock)
     if floor:
-        shipped = floor["ship_it"] if live else bounds.on_network(floor["ship_it"], config.network)
-        floor |= {"ship_it": shipped, "times_ship_it": bounds.times(files.charged(spent_on["bytes_by_link"]), shipped)}
+        shipped = floor["ship_it"] if live else task_baselines.on_network(floor["ship_it"], config.network)
+        floor |= {
+            "ship_it": shipped,
+            "times_ship_it": task_baselines.times(files.charged(spent_on["bytes_by_link"]), shipped),
+        }
     source, private = federation.task.source, _private(federation, observer, spent, rows)
     return files.summarise(
         status=observer.status, reason=observer.reason, algorithm=federation.info.name, dataset=config.dataset.name,
@@ -390,7 +393,7 @@ def _private(
         return None
     release = private.pop("one_prediction", None)
     metric = federation.task.metric
-    if served := serving.both_ways(federation.config.privacy, release, rows, metric, observer.otherwise):
+    if served := inference.both_ways(federation.config.privacy, release, rows, metric, observer.otherwise):
         private["serving"] = served
     if zero := mechanisms.zero_in_words(private):
         log.warning("%s.", zero)
@@ -411,7 +414,7 @@ def _around(federation: Federation, engine: Engine, observer: Observer) -> Aroun
     roles = {name: party.role for name, party in standing.items()}
     served = {party.name: party.served for party in engine.order}
     connected, once = federation.topology.connected, federation.info.one_shot
-    tapes = serving.tapes(scored, served, observer.shares, roles, connected, once) if scored else None
+    tapes = inference.tapes(scored, served, observer.shares, roles, connected, once) if scored else None
     known = None
     if tapes is not None:
         with contextlib.suppress(ValueError):  # a process that has died took its part along
@@ -420,7 +423,7 @@ def _around(federation: Federation, engine: Engine, observer: Observer) -> Aroun
         made(one_by_one(assumed.aligned(task, federation.attacked))),
         assumed.exchanges(federation.assumed, made),
         known,
-        serving.rows(task),
+        inference.rows(task),
     )
 
 

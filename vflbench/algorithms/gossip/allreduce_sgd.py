@@ -6,8 +6,8 @@ It is centralized SGD with batches of m b rows. The mean is computed without a s
 Pieces are summed in the order of the workers' names. The ledger's `vectors` counts pieces.
 """
 
-from vflbench.algorithms.gossip import shared
-from vflbench.algorithms.gossip.shared import LocalSgd
+from vflbench.algorithms.gossip import worker_sgd
+from vflbench.algorithms.gossip.worker_sgd import LocalSgd
 from vflbench.cards.algorithms.gossip.allreduce_sgd import Config
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import Party, PartySpec
@@ -16,7 +16,7 @@ from vflbench.types import RunConfig
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One worker per shard."""
-    return shared.workers(worker, task, config)
+    return worker_sgd.workers(worker, task, config)
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:

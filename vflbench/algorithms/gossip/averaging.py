@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip import worker_sgd
 from vflbench.data.tasks import ShardedTask
 from vflbench.federation import topology
 from vflbench.federation.party import PartySpec, Program, party_names
@@ -16,7 +16,7 @@ def averaging(program: Program, task: ShardedTask, config: RunConfig) -> dict[st
     ------
     ConfigError : as `shared.check_data`; or the topology falls into pieces, whose models would never meet.
     """
-    shared.check_data(config, task.public)
+    worker_sgd.check_data(config, task.public)
     names = party_names("worker", len(task.shards))
     graph = topology.build(config.topology, [], names, config.seed)
     if len(graph.components) > 1:

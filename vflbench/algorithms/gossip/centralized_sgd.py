@@ -3,7 +3,7 @@
 Its program is shared.train_alone.
 """
 
-from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip import worker_sgd
 from vflbench.data.tasks import ShardedTask
 from vflbench.federation.party import PartySpec
 from vflbench.types import RunConfig
@@ -11,5 +11,5 @@ from vflbench.types import RunConfig
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One party with all rows."""
-    shared.check_data(config, task.public)
-    return {"central": PartySpec(shared.train_alone, task.joined(), role="worker")}
+    worker_sgd.check_data(config, task.public)
+    return {"central": PartySpec(worker_sgd.train_alone, task.joined(), role="worker")}

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from vflbench.algorithms.gossip.averaging import averaging
-from vflbench.algorithms.gossip.shared import LocalSgd
+from vflbench.algorithms.gossip.worker_sgd import LocalSgd
 from vflbench.cards.algorithms.gossip.choco_sgd import Config
 from vflbench.cards.federation.codecs.int8 import Config as Int8
 from vflbench.cards.federation.codecs.topk import Config as TopK

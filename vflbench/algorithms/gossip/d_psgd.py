@@ -20,7 +20,7 @@ Departures from the paper
 """
 
 from vflbench.algorithms.gossip.averaging import averaging
-from vflbench.algorithms.gossip.shared import LocalSgd
+from vflbench.algorithms.gossip.worker_sgd import LocalSgd
 from vflbench.cards.algorithms.gossip.d_psgd import Config
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import Party, PartySpec

@@ -10,8 +10,8 @@ Departures from the paper: the score is the mean over the workers' models, as fo
 centre's; there is no momentum.
 """
 
-from vflbench.algorithms.gossip import shared
-from vflbench.algorithms.gossip.shared import LocalSgd
+from vflbench.algorithms.gossip import worker_sgd
+from vflbench.algorithms.gossip.worker_sgd import LocalSgd
 from vflbench.cards.algorithms.gossip.easgd import Config
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
@@ -21,14 +21,14 @@ from vflbench.types import RunConfig
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one worker per shard."""
-    return {SERVER: PartySpec(server, role="server")} | shared.workers(worker, task, config)
+    return {SERVER: PartySpec(server, role="server")} | worker_sgd.workers(worker, task, config)
 
 
 async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig) -> None:
     """Hold the centre variable, which starts where the workers start."""
     cfg: Config = config.algorithm
-    alpha, steps = cfg.beta / len(me.clients), shared.steps_per_round(cfg, public)
-    me.state.centre = classifiers.flat(shared.initial_model(public, config)).to(me.device)
+    alpha, steps = cfg.beta / len(me.clients), worker_sgd.steps_per_round(cfg, public)
+    me.state.centre = classifiers.flat(worker_sgd.initial_model(public, config)).to(me.device)
 
     async for t in me.rounds():
         for i in range((t - 1) * steps, t * steps):

@@ -47,8 +47,8 @@ import torch
 from torch.nn.utils import vector_to_parameters
 
 from vflbench import seeding
-from vflbench.algorithms.gossip import shared
-from vflbench.algorithms.gossip.shared import LocalSgd
+from vflbench.algorithms.gossip import worker_sgd
+from vflbench.algorithms.gossip.worker_sgd import LocalSgd
 from vflbench.cards.algorithms.gossip.fedavg import Config
 from vflbench.data.tasks.sharded import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
@@ -59,7 +59,7 @@ from vflbench.types import RunConfig
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one worker per shard."""
     taken = steps(config, task.public)
-    return {SERVER: PartySpec(server, role="server")} | shared.workers(worker, task, config, steps=taken)
+    return {SERVER: PartySpec(server, role="server")} | worker_sgd.workers(worker, task, config, steps=taken)
 
 
 def sampled(config: RunConfig, t: int) -> list[int]:
@@ -84,7 +84,7 @@ def steps_per_round(cfg: Config, rows: int) -> int:
 async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig) -> None:
     """Send the model to the sampled workers, and move by the mean of their differences, weighted by their rows."""
     cfg: Config = config.algorithm
-    me.state.model = shared.initial_model(public, config).to(me.device)
+    me.state.model = worker_sgd.initial_model(public, config).to(me.device)
     me.state.velocity = torch.zeros_like(classifiers.flat(me.state.model))
     me.state.rows = 0  # rows that were trained on, counted each time; with local epochs those left out, too
 

@@ -48,8 +48,8 @@ import numpy as np
 from torch import Tensor
 from torch.nn.utils import vector_to_parameters
 
-from vflbench.algorithms.gossip import shared
-from vflbench.algorithms.gossip.shared import LocalSgd
+from vflbench.algorithms.gossip import worker_sgd
+from vflbench.algorithms.gossip.worker_sgd import LocalSgd
 from vflbench.cards.algorithms.gossip.fedbuff import Config
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
@@ -69,7 +69,7 @@ def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """
     cfg: Config = config.algorithm
     planned = most_models(config, task.public) * local_steps(cfg, task.public)
-    specs = shared.workers(worker, task, config, steps=[planned] * len(task.shards))
+    specs = worker_sgd.workers(worker, task, config, steps=[planned] * len(task.shards))
     assert config.rounds is not None  # decided by the runner
     if cfg.buffer > (count := updates(cfg, task.public, config.rounds)):
         allowed = f"must be at most {count}, the updates of the whole run: else the server never moves"
@@ -79,12 +79,12 @@ def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
 
 def local_steps(cfg: Config, public: ShardedPublic) -> int:
     """Q: a worker's steps from a model to its update, the same for all."""
-    return max(1, round(cfg.local_epochs * shared.steps_per_epoch(cfg, public)))
+    return max(1, round(cfg.local_epochs * worker_sgd.steps_per_epoch(cfg, public)))
 
 
 def updates(cfg: Config, public: ShardedPublic, t: int) -> int:
     """How many updates the server has taken at the end of round `t`: those that the steps of t rounds make."""
-    return t * len(public.rows) * shared.steps_per_round(cfg, public) // local_steps(cfg, public)
+    return t * len(public.rows) * worker_sgd.steps_per_round(cfg, public) // local_steps(cfg, public)
 
 
 def most_models(config: RunConfig, public: ShardedPublic) -> int:
@@ -104,7 +104,7 @@ async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig
     cfg: Config = config.algorithm
     most, busy = most_models(config, public), max(1, round(cfg.concurrency * len(me.clients)))
     state = me.state
-    state.model = shared.initial_model(public, config).to(me.device)
+    state.model = worker_sgd.initial_model(public, config).to(me.device)
     state.version = 0  # t: steps so far
     state.buffer = []  # (worker, weight, update), since the last step
     state.base = np.full(len(me.clients), IDLE)  # the version that each worker trains

@@ -42,8 +42,8 @@ from typing import Any
 import numpy as np
 
 from vflbench import seeding
-from vflbench.algorithms.gossip import shared
-from vflbench.algorithms.gossip.shared import LocalSgd, ranked
+from vflbench.algorithms.gossip import worker_sgd
+from vflbench.algorithms.gossip.worker_sgd import LocalSgd, ranked
 from vflbench.cards.algorithms.gossip.leasgd import Config, elastic
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import Party, PartySpec, party_names
@@ -95,9 +95,9 @@ def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
         why = f"{which} has one row, and would keep it for ranking and train on none"
         raise ConfigError([Problem("algorithm.ranking", cfg.ranking, f"{why}: fewer workers, or another ranking")])
     if cfg.ranking != "noisy":
-        return shared.workers(worker, task, config, trained=trained)
+        return worker_sgd.workers(worker, task, config, trained=trained)
     losses = {rows: (noisy_losses(config, public, rows).planned_history,) for rows in sorted(set(trained))}
-    return shared.workers(worker, task, config, trained=trained, beside=losses.__getitem__)
+    return worker_sgd.workers(worker, task, config, trained=trained, beside=losses.__getitem__)
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
@@ -216,7 +216,7 @@ def noisy_losses(config: RunConfig, public: ShardedPublic, rows: int) -> NoisySc
     ConfigError : no noise reaches the budget.
     """
     cfg, privacy = config.algorithm, config.privacy
-    releases = -(-shared.planned_steps(config, public) // (cfg.local_steps * cfg.recategorise_every))
+    releases = -(-worker_sgd.planned_steps(config, public) // (cfg.local_steps * cfg.recategorise_every))
     rate = examples.sample_rate(rows, cfg.batch_size)
     delta = keys.known_delta(privacy)
     return NoisyScalars(cfg.ranking_clip, cfg.ranking_epsilon, delta, rate, releases, privacy.accountant)

@@ -25,8 +25,8 @@ import numpy as np
 import torch
 
 from vflbench import seeding
-from vflbench.algorithms.gossip import shared
-from vflbench.algorithms.gossip.shared import LocalSgd, ranked
+from vflbench.algorithms.gossip import worker_sgd
+from vflbench.algorithms.gossip.worker_sgd import LocalSgd, ranked
 from vflbench.cards.algorithms.gossip.leasgd_async import Config
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import Party, PartySpec, party_names
@@ -36,7 +36,7 @@ from vflbench.types import RunConfig
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One worker per shard."""
     names = party_names("worker", len(task.shards))
-    return shared.workers(worker, task, config, steps=[wakes(config, task.public, name) for name in names])
+    return worker_sgd.workers(worker, task, config, steps=[wakes(config, task.public, name) for name in names])
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
@@ -81,7 +81,7 @@ def wakes(config: RunConfig, public: ShardedPublic, name: str) -> int:
     cfg: Config = config.algorithm
     names = party_names("worker", len(public.rows))
     mean = cfg.interval / wake_rate(cfg, names.index(name), len(names))
-    end = config.rounds * shared.steps_per_round(cfg, public) * cfg.interval
+    end = config.rounds * worker_sgd.steps_per_round(cfg, public) * cfg.interval
     rng, alarm, count = seeding.stream(config.seed, f"wake/{name}"), 0.0, 0
     while (alarm := alarm + rng.exponential(mean)) < end:
         count += 1

@@ -4,7 +4,7 @@ It is the lower reference of decentralized methods. Cheng et al., arXiv 1811.111
 communicate; this is their rho = 0, or W = I.
 """
 
-from vflbench.algorithms.gossip import shared
+from vflbench.algorithms.gossip import worker_sgd
 from vflbench.data.tasks import ShardedTask
 from vflbench.federation.party import PartySpec
 from vflbench.types import RunConfig
@@ -12,4 +12,4 @@ from vflbench.types import RunConfig
 
 def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One worker per shard."""
-    return shared.workers(shared.train_alone, task, config)
+    return worker_sgd.workers(worker_sgd.train_alone, task, config)

@@ -4,9 +4,9 @@ Zhang, Hong, Chen, arXiv 2303.09531, section 5. It has the network, sampler, bat
 sends no messages.
 """
 
+from vflbench.algorithms.graph.graph_learner import GraphLearner, update
 from vflbench.algorithms.graph.joint import joint_inference, local_loss, predictions
-from vflbench.algorithms.graph.shared import GraphLearner, update
-from vflbench.cards.algorithms.graph.shared import Keys
+from vflbench.cards.algorithms.graph.graph_methods import Keys
 from vflbench.data.graph.sampling import Graph, draw_batch, full_block, sample_blocks
 from vflbench.data.tasks import GraphPart, GraphPublic
 from vflbench.federation.party import Party

@@ -21,8 +21,8 @@ import numpy as np
 from torch import Tensor
 
 from vflbench.algorithms.graph import private
+from vflbench.algorithms.graph.graph_learner import GraphLearner, answer_all, ask, asking, parties, rounds
 from vflbench.algorithms.graph.joint import Aggregation, exact_gradients, joint_inference, predictions
-from vflbench.algorithms.graph.shared import GraphLearner, answer_all, ask, asking, parties, rounds
 from vflbench.data.graph.sampling import Block, draw_batch, full_block, sample_blocks, union
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import SERVER, Party, PartySpec

@@ -51,9 +51,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from vflbench.algorithms.graph import private, shared
+from vflbench.algorithms.graph import graph_learner, private
+from vflbench.algorithms.graph.graph_learner import GraphLearner, answer_all, ask, asking
 from vflbench.algorithms.graph.joint import Aggregation, aggregation_layers, joint_inference, local_loss, predictions
-from vflbench.algorithms.graph.shared import GraphLearner, answer_all, ask, asking
 from vflbench.cards.algorithms.graph.glasu import Config
 from vflbench.data.graph.sampling import Block, Graph, draw_batch, full_block, sample_blocks, union
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
@@ -78,11 +78,11 @@ class LeakyPart(GraphPart):
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per part of the task."""
     width = Aggregation(config.algorithm.aggregate, task.parties).columns(config.model.hidden, 0)[1]
-    private.inspect(task, config, max_releases(config, shared.rounds(config)), width)
+    private.inspect(task, config, max_releases(config, graph_learner.rounds(config)), width)
     parts = [task.part(m) for m in range(task.parties)]
     if config.algorithm.sampling == "undropped":
         parts = [LeakyPart(**vars(part), all_edges=task.all_edges) for part in parts]
-    return shared.parties(server, client, parts)
+    return graph_learner.parties(server, client, parts)
 
 
 def common_levels(cfg: Config, ends: tuple[int, ...]) -> set[int]:
@@ -167,10 +167,10 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
 
         # Alg. 4, LocalUpdate
         loss = F.cross_entropy(model.classify(h, masks), y)
-        await me.compute(shared.update, optimizer, loss, cost=2 * work)
+        await me.compute(graph_learner.update, optimizer, loss, cost=2 * work)
         for _ in range(1, cfg.local_steps):
             loss_q = await me.compute(local_loss, model, x, blocks, y, masks, with_own, cost=work)
-            await me.compute(shared.update, optimizer, loss_q, cost=2 * work)
+            await me.compute(graph_learner.update, optimizer, loss_q, cost=2 * work)
         me.report(train_loss=loss.item(), iterations=t * cfg.local_steps)  # the loss before this round's updates
 
         for way in serving.ways(config.privacy) if me.evaluates(t) else ():

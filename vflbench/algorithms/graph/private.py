@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from vflbench.algorithms.graph import shared
+from vflbench.algorithms.graph import graph_learner
 from vflbench.algorithms.graph.joint import Aggregation
 from vflbench.cards.privacy.edge_rr import Config as EdgeConfig
 from vflbench.cards.privacy.gaussian import Config as GaussianConfig
@@ -93,10 +93,10 @@ async def serve(me: Party, aggregation: Aggregation, _: int, rows: Tensor, noisy
     secret = _guard(me)
     clipped = rows if secret is None else secret.clip(rows)
     if secret is None or not noisy:
-        total: Tensor = await shared.ask(me, clipped, "embedding", "aggregate")
+        total: Tensor = await graph_learner.ask(me, clipped, "embedding", "aggregate")
         return total
     sent = secret.noised(rows, me.secret_torch_rng("serving"))
-    total = await shared.ask(me, sent, "embedding", "aggregate")
+    total = await graph_learner.ask(me, sent, "embedding", "aggregate")
     return aggregation.without(total, sent - clipped, me.clients.index(me.name))
 
 
@@ -137,7 +137,7 @@ async def rehearse(
         return
     rng = copy.deepcopy(me.rng(stream))
     async with me.evaluating():
-        for _ in range(shared.rounds(config)):
+        for _ in range(graph_learner.rounds(config)):
             await exchange(rng)
 
 

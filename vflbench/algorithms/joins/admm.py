@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vflbench.cards.algorithms.joins.shared import AdmmKeys
+from vflbench.cards.algorithms.joins.join_methods import AdmmKeys
 from vflbench.federation.party import Party
 from vflbench.models.losses import Loss
 from vflbench.models.partial import Partial

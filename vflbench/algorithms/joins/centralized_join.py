@@ -13,9 +13,9 @@ import math
 
 import torch
 
-from vflbench.algorithms.joins import shared
+from vflbench.algorithms.joins import table_parties
 from vflbench.algorithms.joins.admm import sum_of
-from vflbench.algorithms.joins.shared import Labels, LocalTable
+from vflbench.algorithms.joins.table_parties import Labels, LocalTable
 from vflbench.cards.algorithms.joins.centralized_join import Config
 from vflbench.data.tasks import AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation.party import Party, PartySpec, party_names
@@ -26,7 +26,7 @@ from vflbench.types import RunConfig
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One party with everything."""
-    shared.check_learning(task, config)
+    table_parties.check_learning(task, config)
     if config.privacy.name != "none":
         samples = task.public.samples
         examples.plan(config.privacy, [samples], config.algorithm.batch_size, [planned(config, samples)], pooled=True)

@@ -11,9 +11,9 @@ With privacy=dp_sgd every row is in every batch by the protocol. So an epoch is 
 epsilon is exact by mu-GDP. Messages and bytes are the same.
 """
 
-from vflbench.algorithms.joins import mapping, shared
+from vflbench.algorithms.joins import mapping, table_parties
 from vflbench.algorithms.joins.mapping import Join
-from vflbench.algorithms.joins.shared import Labels, LocalTable
+from vflbench.algorithms.joins.table_parties import Labels, LocalTable
 from vflbench.cards.algorithms.joins.gd_join import Config
 from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
 from vflbench.federation.party import SERVER, Party, PartySpec
@@ -24,8 +24,8 @@ from vflbench.types import RunConfig
 
 def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per table."""
-    shared.check_holders(task, config)
-    return shared.parties(server, client, task.clients)
+    table_parties.check_holders(task, config)
+    return table_parties.parties(server, client, task.clients)
 
 
 async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig) -> None:

@@ -4,6 +4,6 @@ Xu et al.: TablePuppet, arXiv 2403.15839, sections 5 and 6. The programs and the
 consensus.py.
 """
 
-from vflbench.algorithms.joins import consensus, shared
+from vflbench.algorithms.joins import consensus, stability
 
-decide, parties = shared.decide, consensus.parties
+decide, parties = stability.decide, consensus.parties

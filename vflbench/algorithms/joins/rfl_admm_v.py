@@ -3,6 +3,6 @@
 Xu et al.: TablePuppet, arXiv 2403.15839, section 5. The programs and the departures from the paper are in consensus.py.
 """
 
-from vflbench.algorithms.joins import consensus, shared
+from vflbench.algorithms.joins import consensus, stability
 
-decide, parties = shared.decide, consensus.parties
+decide, parties = stability.decide, consensus.parties

@@ -29,10 +29,10 @@ with probability 1 - (1 - B/N)^G at most. G is the largest count among the clien
 expected B.
 """
 
-from vflbench.algorithms.joins import mapping, shared
+from vflbench.algorithms.joins import mapping, table_parties
 from vflbench.algorithms.joins.admm import sum_of
 from vflbench.algorithms.joins.mapping import ClientBatches, Join, ServerBatches, union
-from vflbench.algorithms.joins.shared import Labels, LocalTable
+from vflbench.algorithms.joins.table_parties import Labels, LocalTable
 from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.models import losses, scalar
@@ -42,8 +42,8 @@ from vflbench.types import RunConfig
 
 def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per horizontal part of each table."""
-    shared.check_holders(task, config)
-    return shared.parties(server, client, task.clients)
+    table_parties.check_holders(task, config)
+    return table_parties.parties(server, client, task.clients)
 
 
 async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig) -> None:

@@ -8,8 +8,14 @@ runs confirm it.
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+
+from vflbench import seeding
+from vflbench.data.tasks import AlignedPublic, AlignedTask, RelationalPublic, RelationalTask
+from vflbench.models import partial
+from vflbench.types import RunConfig
 
 log = logging.getLogger(__name__)
 
@@ -50,3 +56,29 @@ def warn(rho: float, blocks: Sequence[np.ndarray], intercepts: Sequence[bool]) -
             bound,
             ", or model.intercept=label" if sum(intercepts) > 1 else "",
         )
+
+
+DIAGNOSED = 20_000  # training rows of the label table from which the bound on rho is estimated
+
+
+def may_diverge(public: RelationalPublic | AlignedPublic, config: RunConfig) -> bool:
+    """Whether the bound on rho is known for this run, and rho could be below it.
+
+    The overlap of M tables is at most M.
+    """
+    known = (
+        not public.classes
+        and config.model.name == "linear"
+        and not config.model.relu_output
+        and not config.algorithm.proximal
+    )
+    return known and config.algorithm.rho <= (3 * public.blocks - 4) / 2
+
+
+def decide(task: RelationalTask | AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
+    """Decide nothing, but warn where rho is too small for these data."""
+    if may_diverge(task.public, config):
+        blocks = task.sample(DIAGNOSED, seeding.stream(config.seed, "diagnosis"))
+        intercepts = partial.intercepts(config.model, task.public.blocks, task.public.owner)
+        warn(config.algorithm.rho, blocks, intercepts)
+    return config, {}

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from vflbench.algorithms.joins import shared
+from vflbench.algorithms.joins import stability, table_parties
 from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step, sum_of, theta_update
-from vflbench.algorithms.joins.shared import Labels, LocalTable
+from vflbench.algorithms.joins.table_parties import Labels, LocalTable
 from vflbench.cards.algorithms.joins.vfl_admm import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
@@ -29,14 +29,14 @@ from vflbench.types import RunConfig
 
 def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
     """As `shared.decide`, after a check that the method can take the task."""
-    shared.check_learning(task, config)
-    return shared.decide(task, config)
+    table_parties.check_learning(task, config)
+    return stability.decide(task, config)
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per block of features."""
-    shared.check_learning(task, config)
-    return shared.parties(server, client, [task.part(m) for m in range(task.parties)])
+    table_parties.check_learning(task, config)
+    return table_parties.parties(server, client, [task.part(m) for m in range(task.parties)])
 
 
 async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig) -> None:

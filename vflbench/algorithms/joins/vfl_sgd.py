@@ -16,8 +16,8 @@ from functools import reduce
 import numpy as np
 import torch
 
-from vflbench.algorithms.joins import shared
-from vflbench.algorithms.joins.shared import Labels, LocalTable
+from vflbench.algorithms.joins import table_parties
+from vflbench.algorithms.joins.table_parties import Labels, LocalTable
 from vflbench.cards.algorithms.joins.vfl_sgd import Config
 from vflbench.cards.privacy.keys import trains_privately
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
@@ -30,8 +30,8 @@ from vflbench.types import RunConfig
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per block of features."""
-    shared.check_learning(task, config)
-    return shared.parties(server, client, [task.part(m) for m in range(task.parties)])
+    table_parties.check_learning(task, config)
+    return table_parties.parties(server, client, [task.part(m) for m in range(task.parties)])
 
 
 async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig) -> None:

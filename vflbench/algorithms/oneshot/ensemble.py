@@ -13,7 +13,7 @@ training needs protection, and votes of the evaluation are outside of every mech
 
 import torch
 
-from vflbench.algorithms.graph import alone, shared
+from vflbench.algorithms.graph import alone, graph_learner
 from vflbench.algorithms.graph.joint import joint_inference, predictions
 from vflbench.data.graph.sampling import full_block
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
@@ -23,7 +23,7 @@ from vflbench.types import RunConfig
 
 def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per part of the task."""
-    return shared.parties(server, client, [task.part(m) for m in range(task.parties)])
+    return graph_learner.parties(server, client, [task.part(m) for m in range(task.parties)])
 
 
 async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) -> None:

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from vflbench.algorithms.joins import mapping, shared
+from vflbench.algorithms.joins import mapping, table_parties
 from vflbench.cards.algorithms.oneshot.gram_once import Config
 from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
 from vflbench.data.tasks.join import hand_over
@@ -62,7 +62,7 @@ def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
             raise ConfigError([Problem("algorithm", "gram_once", f"{allowed}: use rfl_admm_v")])
     public = task.public
     widths = [task.clients[clients[0]].features.shape[1] for clients in public.parts]
-    return shared.parties(partial(server, widths=widths), client, task.clients)
+    return table_parties.parties(partial(server, widths=widths), client, task.clients)
 
 
 # --- sums -------------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vflbench.algorithms.graph import alone, private, shared
+from vflbench.algorithms.graph import alone, graph_learner, private
 from vflbench.algorithms.graph.joint import joint_inference, predictions
 from vflbench.algorithms.oneshot.forms import Projection, columns
 from vflbench.cards.algorithms.oneshot.graph_once import Config
@@ -65,7 +65,7 @@ def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
     widths = [min(block.shape[1], most) for block in task.features]
     private.inspect(task, config, 1, max(widths))
     server = on_graph if cfg.form == "raw" else on_rows
-    return shared.parties(partial(server, widths=widths), client, [task.part(m) for m in range(task.parties)])
+    return graph_learner.parties(partial(server, widths=widths), client, [task.part(m) for m in range(task.parties)])
 
 
 # --- client -----------------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ async def on_rows(me: Party, data: None, public: GraphPublic, config: RunConfig,
     assert config.rounds is not None  # decided by the runner
     head = Head(config.model, cfg.head, sum(widths), public.classes, me.torch_rng("init"))
     me.state.model = head = head.to(me.device)
-    me.state.optimizer = optimizer = shared.make_optimizer(cfg, head)
+    me.state.optimizer = optimizer = graph_learner.make_optimizer(cfg, head)
     me.state.labels, me.state.received = np.zeros(0, np.int64), []
     x: Tensor | None = None
     train = torch.from_numpy(public.splits["train"]).to(me.device)
@@ -208,9 +208,9 @@ async def on_rows(me: Party, data: None, public: GraphPublic, config: RunConfig,
             rows = np.stack([column for parts in me.state.received for column in parts], axis=1)
             x = torch.from_numpy(rows / rows[public.splits["train"]].std()).to(me.device, DTYPES[config.model.dtype])
             y = torch.from_numpy(me.state.labels).to(me.device)[train]
-        shared.set_lr(cfg, optimizer, t, config.rounds)
+        graph_learner.set_lr(cfg, optimizer, t, config.rounds)
         loss = F.cross_entropy(head(x[train], me.torch_rng("dropout")), y)
-        await me.compute(shared.update, optimizer, loss, cost=3 * len(y))
+        await me.compute(graph_learner.update, optimizer, loss, cost=3 * len(y))
         me.report(train_loss=loss.item(), iterations=t)
         if me.evaluates(t):
             with torch.no_grad():

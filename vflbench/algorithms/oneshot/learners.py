@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vflbench.cards.models.shared import IMAGES
+from vflbench.cards.models.model_facts import IMAGES
 from vflbench.data.tasks import AlignedPublic
 from vflbench.models import DTYPES, trees, vertical
 from vflbench.models.bins import table

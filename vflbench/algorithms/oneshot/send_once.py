@@ -43,7 +43,7 @@ import torch
 from vflbench.algorithms.oneshot import forms, learners
 from vflbench.algorithms.oneshot.learners import Boosted, Examples, Linear, Network, Networks
 from vflbench.cards.algorithms.oneshot.send_once import HELD_OUT, Config
-from vflbench.cards.models.shared import IMAGES
+from vflbench.cards.models.model_facts import IMAGES
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.models.bins import Bins, pack, table

@@ -10,19 +10,20 @@ Departures
    batch is taken when all its embeddings are there.
 """
 
-from vflbench.algorithms.split import private, shared
-from vflbench.algorithms.split.shared import ACTIVE, Side, latest_first, run_ahead, score
+from vflbench.algorithms.split import organisations, private
+from vflbench.algorithms.split.organisations import ACTIVE
+from vflbench.algorithms.split.worker_replica import Side, latest_first, run_ahead, score
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
 from vflbench.types import RunConfig
 
-most, max_releases = shared.most, private.max_releases
+most, max_releases = organisations.most, private.max_releases
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One party per organisation: `active`, `passive_1` ..."""
-    return shared.parties(task, config, (active, passive))
+    return organisations.parties(task, config, (active, passive))
 
 
 async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:

@@ -10,24 +10,16 @@ Departures
 3. The reported training loss is the mean of the pairs' means, whatever their numbers of batches.
 """
 
-from vflbench.algorithms.split import private, shared
-from vflbench.algorithms.split.shared import (
-    ACTIVE,
-    Side,
-    average,
-    latest_first,
-    passive_parties,
-    run_ahead,
-    score,
-    workers_of,
-)
+from vflbench.algorithms.split import organisations, private
+from vflbench.algorithms.split.organisations import ACTIVE, passive_parties, workers_of
+from vflbench.algorithms.split.worker_replica import Side, average, latest_first, run_ahead, score
 from vflbench.cards.algorithms.split.avfl_ps import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
 from vflbench.types import RunConfig
 
-most, max_releases = shared.most, private.max_releases
+most, max_releases = organisations.most, private.max_releases
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -38,10 +30,10 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     ConfigError : there are more pairs than batches.
     """
     count = config.algorithm.workers
-    specs = shared.teams(
+    specs = organisations.teams(
         task, config, (parameter_server, parameter_server), (active_worker, passive_worker), (count, count)
     )
-    shared.check_batches(config, task.public.samples, workers=count)
+    organisations.check_batches(config, task.public.samples, workers=count)
     return specs
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from vflbench.algorithms.split.broker import Broker
-from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient
+from vflbench.algorithms.split.organisations import ACTIVE
+from vflbench.algorithms.split.worker_replica import Embedding, Gradient
 from vflbench.types import FederationError
 
 # per worker, given up one after the other without a step of their party: more only where no attempt can be in time

@@ -41,9 +41,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vflbench.algorithms.split import private, shared
+from vflbench.algorithms.split import organisations, private
+from vflbench.algorithms.split.organisations import ACTIVE
 from vflbench.algorithms.split.sealing import Sealing
-from vflbench.algorithms.split.shared import ACTIVE
 from vflbench.cards.algorithms.split.hetero_lr import sealed
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.delays import Delays
@@ -54,7 +54,7 @@ from vflbench.seeding import batches, stream
 from vflbench.types import Problem, RunConfig, refuse
 
 ARBITER = "arbiter"
-most, max_releases = shared.most, private.max_releases
+most, max_releases = organisations.most, private.max_releases
 
 
 def taylor(config: RunConfig, classes: int) -> bool:
@@ -78,7 +78,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
         problems.append(Problem("algorithm.gradient", "taylor", allowed))
     if config.protection.name == "none":
         refuse(problems)
-        return shared.parties(task, config, (guest, host))
+        return organisations.parties(task, config, (guest, host))
     if task.classes == 2 and gradient == "exact":
         allowed = f"is not linear in the scores, as {sealed(config)} needs: taylor"
         problems.append(Problem("algorithm.gradient", "exact", allowed))
@@ -87,7 +87,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
         problems.append(Problem("protection", config.protection.name, allowed))
     refuse(problems)
     third = PartySpec(arbiter, None, "server", cores=Delays(config.compute).cores(0, 1))
-    specs = shared.parties(task, config, (guest, host))
+    specs = organisations.parties(task, config, (guest, host))
     return {ACTIVE: specs.pop(ACTIVE), ARBITER: third} | specs
 
 

@@ -56,18 +56,10 @@ from typing import Any
 
 import torch
 
-from vflbench.algorithms.split import planner, private, shared
+from vflbench.algorithms.split import organisations, planner, private
 from vflbench.algorithms.split.epoch import ActiveEpoch, Notice, PassiveEpoch, Result, Task, check_fruitful
-from vflbench.algorithms.split.shared import (
-    ACTIVE,
-    Embedding,
-    Gradient,
-    Side,
-    average,
-    passive_parties,
-    score,
-    workers_of,
-)
+from vflbench.algorithms.split.organisations import ACTIVE, passive_parties, workers_of
+from vflbench.algorithms.split.worker_replica import Embedding, Gradient, Side, average, score
 from vflbench.cards.algorithms.split.pubsub_vfl import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.delays import Delays
@@ -81,7 +73,7 @@ max_releases = private.max_releases
 
 def most(task: AlignedTask, config: RunConfig) -> dict[str, int]:
     """As `shared.most`, where no planner chooses."""
-    return shared.most(task, config) if config.algorithm.planner == "none" else {}
+    return organisations.most(task, config) if config.algorithm.planner == "none" else {}
 
 
 def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
@@ -104,10 +96,10 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """
     cfg: Config = config.algorithm
     counts = cfg.workers, passive_workers(cfg)
-    specs = shared.teams(
+    specs = organisations.teams(
         task, config, (active_hub, passive_hub), (active_worker, passive_worker), counts, expendable=True
     )
-    shared.check_batches(config, task.public.samples, workers=counts[0], passive_workers=counts[1])
+    organisations.check_batches(config, task.public.samples, workers=counts[0], passive_workers=counts[1])
     planner.check_deadline(config, Delays(config.compute))
     return specs
 

@@ -41,10 +41,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from vflbench.algorithms.split.boosting import FRACTION, LEAF, Labels, Trees, sampled
+from vflbench.algorithms.split.organisations import ACTIVE
 from vflbench.algorithms.split.sealing import Sealing
-from vflbench.algorithms.split.shared import ACTIVE
 from vflbench.cards.algorithms.split.secureboost import Config
-from vflbench.cards.algorithms.split.shared import HELD_OUT
+from vflbench.cards.algorithms.split.split_methods import HELD_OUT
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.models.bins import Bins, table

@@ -9,19 +9,20 @@ exchange every party takes Q steps on the batch: the active one with the embeddi
 with the gradient that they have received.
 """
 
-from vflbench.algorithms.split import private, shared
-from vflbench.algorithms.split.shared import ACTIVE, Embedding, Gradient, Side, score
+from vflbench.algorithms.split import organisations, private
+from vflbench.algorithms.split.organisations import ACTIVE
+from vflbench.algorithms.split.worker_replica import Embedding, Gradient, Side, score
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
 from vflbench.types import RunConfig
 
-most, max_releases = shared.most, private.max_releases
+most, max_releases = organisations.most, private.max_releases
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One party per organisation: `active`, `passive_1` ..."""
-    return shared.parties(task, config, (active, passive))
+    return organisations.parties(task, config, (active, passive))
 
 
 async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:

@@ -14,30 +14,22 @@ Departures
 
 import numpy as np
 
-from vflbench.algorithms.split import private, shared
-from vflbench.algorithms.split.shared import (
-    ACTIVE,
-    Embedding,
-    Gradient,
-    Side,
-    average,
-    passive_parties,
-    score,
-    workers_of,
-)
+from vflbench.algorithms.split import organisations, private
+from vflbench.algorithms.split.organisations import ACTIVE, passive_parties, workers_of
+from vflbench.algorithms.split.worker_replica import Embedding, Gradient, Side, average, score
 from vflbench.cards.algorithms.split.vfl_ps import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
 from vflbench.types import RunConfig
 
-most, max_releases = shared.most, private.max_releases
+most, max_releases = organisations.most, private.max_releases
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """A parameter server and workers per organisation."""
     count = config.algorithm.workers
-    return shared.teams(
+    return organisations.teams(
         task, config, (parameter_server, parameter_server), (active_worker, passive_worker), (count, count)
     )
 

@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch.nn.utils import parameters_to_vector
 
-from vflbench.algorithms.tokens import shared
-from vflbench.algorithms.tokens.shared import batch, client_lr, lr_of
+from vflbench.algorithms.tokens import block_descent, task_checks
+from vflbench.algorithms.tokens.block_descent import batch
+from vflbench.algorithms.tokens.step_sizes import client_lr, lr_of
 from vflbench.cards.algorithms.tokens.centralized_gd import Config, check_step
 from vflbench.data.tasks import AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation.party import Party, PartySpec, party_names
@@ -34,7 +35,7 @@ from vflbench.privacy.examples import ExamplePrivacy
 from vflbench.types import RunConfig, refuse
 
 CHUNK = 64  # rows whose gradients are in memory at once
-devices = shared.devices
+devices = task_checks.devices
 
 
 def planned(config: RunConfig) -> int:
@@ -45,7 +46,7 @@ def planned(config: RunConfig) -> int:
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One party with everything."""
-    shared.check_task(task, config)
+    task_checks.check_task(task, config)
     refuse(check_step(config, task.objective is not None))
     if config.privacy.name != "none":
         samples = task.public.samples
@@ -73,7 +74,7 @@ async def client(me: Party, data: JoinedPart, public: AlignedPublic, config: Run
         else:
             drawn = [secret.sample(me.secret_rng("batches")) for _ in range(steps)]
             loss = await me.compute(whole.private_update, drawn, secret, now, cost=sum(map(len, drawn)))
-        me.report(iterations=t * steps, epoch=shared.epoch(t, public.samples, cfg.batch_size))
+        me.report(iterations=t * steps, epoch=block_descent.epoch(t, public.samples, cfg.batch_size))
         if loss is not None:
             me.report(train_loss=loss)
         if me.evaluates(t):

@@ -30,31 +30,31 @@ from functools import partial
 
 import numpy as np
 
-from vflbench.algorithms.tokens import published, shared
+from vflbench.algorithms.tokens import block_descent, published, task_checks
 from vflbench.algorithms.tokens.published import plan, publish
 from vflbench.cards.algorithms.tokens.dcpa import Config
-from vflbench.cards.algorithms.tokens.shared import check_keys
+from vflbench.cards.algorithms.tokens.token_methods import check_keys
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.models import glm
 from vflbench.types import Problem, RunConfig
 
-devices = shared.devices
+devices = task_checks.devices
 
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     _, problems = topology.build_early(config, [])
-    return check_keys(config) + problems + shared.check_objective(config)
+    return check_keys(config) + problems + task_checks.check_objective(config)
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One client per block of features, and no server; each knows its row of the mixing weights, and the labels."""
-    shared.check_convex(task, config)
+    task_checks.check_convex(task, config)
     names = party_names("client", task.parties)
     graph = topology.build(config.topology, [], names, config.seed)
-    shared.warn_of_pieces(graph)
+    task_checks.warn_of_pieces(graph)
     mixing = (np.eye(len(names)) + graph.mixing("metropolis")) / 2
     counts = published.planned(
         config, task, lambda: np.full((config.rounds or 1, task.parties), config.algorithm.iterations)
@@ -82,7 +82,7 @@ async def client(
 ) -> None:
     """Iterate, and average the dual copy with the neighbours'."""
     cfg: Config = config.algorithm
-    me.state.model = block = shared.make_client(me, data, public, config)
+    me.state.model = block = block_descent.make_client(me, data, public, config)
     plan(me, planned)
     loss, x = block.loss, block.x
     dual = cfg.dual_lr * public.parties * loss.curvature  # mu_y

@@ -41,19 +41,20 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.algorithms.tokens import published, shared, walks
+from vflbench.algorithms.tokens import block_descent, published, step_sizes, task_checks, walks
+from vflbench.algorithms.tokens.block_descent import batch, make_client, make_server, score, synchronised
 from vflbench.algorithms.tokens.published import clean, plan, publish, renewed
-from vflbench.algorithms.tokens.shared import batch, client_lr, lr_of, make_client, make_server, score, synchronised
+from vflbench.algorithms.tokens.step_sizes import client_lr, lr_of
 from vflbench.algorithms.tokens.walks import Walks
 from vflbench.cards.algorithms.tokens.mtcd import Config
-from vflbench.cards.algorithms.tokens.shared import check_networks
+from vflbench.cards.algorithms.tokens.token_methods import check_networks
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation import topology
 from vflbench.federation.party import SERVER, Party, PartySpec, party_names
 from vflbench.models import split_network
 from vflbench.types import Problem, RunConfig, refuse
 
-devices = shared.devices
+devices = task_checks.devices
 
 
 def check(config: RunConfig) -> list[Problem]:
@@ -66,13 +67,15 @@ def check(config: RunConfig) -> list[Problem]:
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per block of features; all know the walks, the labels and the kind of model."""
     cfg: Config = config.algorithm
-    shared.check_task(task, config)
+    task_checks.check_task(task, config)
     graph = topology.build(config.topology, [SERVER], party_names("client", task.parties), config.seed)
     refuse(check_walks(graph, cfg))
-    shared.warn_of_steps(task, cfg)
+    step_sizes.warn_of_steps(task, cfg)
     drawn = Walks(graph, config.seed, cfg.tokens, cfg.hops, cfg.walk, cfg.weights == "cluster", cfg.start)
     counts = published.planned(config, task, lambda: releases(cfg, task.public, drawn, config.rounds or 1))
-    return shared.parties(task, server, client, counts, walks=drawn, model=split_network.resolve(config.model, task))
+    return block_descent.parties(
+        task, server, client, counts, walks=drawn, model=split_network.resolve(config.model, task)
+    )
 
 
 def check_walks(graph: topology.Topology | None, cfg: Config) -> list[Problem]:
@@ -113,7 +116,7 @@ async def server(
     me.state.model = centre = make_server(data, public, config, model, me.device)
     me.state.sent = 0
     me.state.h = None
-    lr = cfg.lr if cfg.lr is not None else shared.NETWORK_LR
+    lr = cfg.lr if cfg.lr is not None else step_sizes.NETWORK_LR
 
     async for t in me.rounds():
         rows = batch(config.seed, t, public.samples, cfg.batch_size)
@@ -138,7 +141,9 @@ async def server(
         me.state.sent += walk.sent
         hops = {"walk": t * cfg.tokens * cfg.hops, "sent": me.state.sent, "from_server": t * cfg.tokens}
         me.report(
-            iterations=t * max(cfg.hops, 1), facts={"hops": hops}, epoch=shared.epoch(t, public.samples, cfg.batch_size)
+            iterations=t * max(cfg.hops, 1),
+            facts={"hops": hops},
+            epoch=block_descent.epoch(t, public.samples, cfg.batch_size),
         )
         if public.objective is None:
             me.report(train_loss=loss)

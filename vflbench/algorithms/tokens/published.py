@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from vflbench.algorithms.tokens.shared import batch
+from vflbench.algorithms.tokens.block_descent import batch
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation.party import Party
 from vflbench.models import split_network, vertical

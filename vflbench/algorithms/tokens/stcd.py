@@ -22,35 +22,36 @@ from functools import partial
 
 import numpy as np
 
-from vflbench.algorithms.tokens import published, shared, walks
+from vflbench.algorithms.tokens import published, task_checks, walks
+from vflbench.algorithms.tokens.block_descent import make_client
 from vflbench.algorithms.tokens.published import clean, plan, renewed
-from vflbench.algorithms.tokens.shared import client_lr, make_client
+from vflbench.algorithms.tokens.step_sizes import client_lr
 from vflbench.algorithms.tokens.walks import Walks
-from vflbench.cards.algorithms.tokens.shared import check_keys
 from vflbench.cards.algorithms.tokens.stcd import Config
+from vflbench.cards.algorithms.tokens.token_methods import check_keys
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.types import Problem, RunConfig, refuse
 
-devices = shared.devices
+devices = task_checks.devices
 
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     graph, problems = topology.build_early(config, [])
-    problems += shared.check_objective(config)
+    problems += task_checks.check_objective(config)
     return check_keys(config) + problems + walks.check(graph, 1, config.algorithm.hops, start=config.algorithm.start)
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """One client per block of features, and no server; all know the walk and the labels."""
     cfg: Config = config.algorithm
-    shared.check_convex(task, config)
+    task_checks.check_convex(task, config)
     names = party_names("client", task.parties)
     graph = topology.build(config.topology, [], names, config.seed)
     refuse(walks.check(graph, 1, cfg.hops, start=cfg.start))
-    shared.warn_of_pieces(graph)
+    task_checks.warn_of_pieces(graph)
     walk = Walks(graph, config.seed, 1, cfg.hops, start=cfg.start)
     counts = published.planned(config, task, lambda: releases(walk, task.parties, config.rounds or 1))
     return {

@@ -21,18 +21,19 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.algorithms.tokens import published, shared
+from vflbench.algorithms.tokens import block_descent, published, step_sizes, task_checks
+from vflbench.algorithms.tokens.block_descent import batch, make_client, make_server, score
 from vflbench.algorithms.tokens.published import clean, plan, publish
-from vflbench.algorithms.tokens.shared import Lanczos, batch, lr_of, make_client, make_server, score
-from vflbench.cards.algorithms.tokens.shared import LANCZOS_STEPS, check_networks
+from vflbench.algorithms.tokens.step_sizes import Lanczos, lr_of
 from vflbench.cards.algorithms.tokens.svfl import Config
+from vflbench.cards.algorithms.tokens.token_methods import LANCZOS_STEPS, check_networks
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation import topology
 from vflbench.federation.party import SERVER, Party, PartySpec, party_names
 from vflbench.models import split_network
 from vflbench.types import Problem, RunConfig, convex_problem, refuse
 
-devices = shared.devices
+devices = task_checks.devices
 
 
 def check(config: RunConfig) -> list[Problem]:
@@ -55,12 +56,12 @@ def check_step(config: RunConfig, convex: bool) -> list[Problem]:
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     """The server, and one client per block of features; all know the labels, and clients do not meet."""
-    shared.check_task(task, config)
+    task_checks.check_task(task, config)
     model = split_network.resolve(config.model, task)
     graph = topology.build(config.topology, [SERVER], party_names("client", task.parties), config.seed)
     refuse(topology.unreached(graph) + check_step(config, task.objective is not None))
     counts = published.planned(config, task, lambda: np.ones((config.rounds or 1, task.parties), np.int64))
-    return shared.parties(task, server, client, counts, model=model)
+    return block_descent.parties(task, server, client, counts, model=model)
 
 
 def max_releases(config: RunConfig, rounds: int) -> int:
@@ -78,7 +79,7 @@ async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, conf
             await me.send_many(me.clients, gram.vector, tag="smoothness")
             gram.take(sum(await me.recv_all(me.clients, tag="smoothness")))
         await me.send_many(me.clients, gram.bound(), tag="smoothness")
-    lr = cfg.lr if cfg.lr is not None else shared.NETWORK_LR
+    lr = cfg.lr if cfg.lr is not None else step_sizes.NETWORK_LR
 
     async for t in me.rounds():
         rows = batch(config.seed, t, public.samples, cfg.batch_size)
@@ -88,7 +89,7 @@ async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, conf
         await me.send_many(me.clients, token, tag="token")
         step = lr_of(config, lr, t, public.samples)
         loss = await me.compute(centre.update, token, rows, cfg.local_steps, step, cost=cfg.local_steps * n)
-        me.report(iterations=t, epoch=shared.epoch(t, public.samples, cfg.batch_size))
+        me.report(iterations=t, epoch=block_descent.epoch(t, public.samples, cfg.batch_size))
         if public.objective is None:
             me.report(train_loss=loss)
         await score(me, centre, t, config.privacy)
@@ -107,7 +108,7 @@ async def client(
     q = cfg.local_steps
     me.state.model = block = make_client(me, data, public, config, model)
     plan(me, planned)
-    me.state.lr = cfg.lr if cfg.lr is not None else shared.NETWORK_LR
+    me.state.lr = cfg.lr if cfg.lr is not None else step_sizes.NETWORK_LR
     if me.fresh and cfg.lr is None and public.objective is not None:
         for _ in range(min(LANCZOS_STEPS, public.samples)):
             await me.send(SERVER, block.x @ (block.x.T @ await me.recv(SERVER, tag="smoothness")), tag="smoothness")

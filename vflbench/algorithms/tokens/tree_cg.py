@@ -21,8 +21,8 @@ from functools import partial
 
 import numpy as np
 
-from vflbench.algorithms.tokens import shared
-from vflbench.cards.algorithms.tokens.shared import check_keys
+from vflbench.algorithms.tokens import block_descent, task_checks
+from vflbench.cards.algorithms.tokens.token_methods import check_keys
 from vflbench.cards.algorithms.tokens.tree_cg import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
@@ -30,14 +30,14 @@ from vflbench.federation.party import Party, PartySpec
 from vflbench.federation.topology import Topology
 from vflbench.types import Problem, RunConfig
 
-devices = shared.devices
+devices = task_checks.devices
 
 
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     graph, problems = topology.build_early(config, [])
-    problems += check_keys(config) + shared.check_objective(config) + shared.check_ridge(config)
-    return problems + (shared.apart(config, graph) if graph is not None else [])
+    problems += check_keys(config) + task_checks.check_objective(config) + task_checks.check_ridge(config)
+    return problems + (task_checks.apart(config, graph) if graph is not None else [])
 
 
 def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
@@ -47,7 +47,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     ------
     ConfigError : the task is no ridge regression, or the graph is not connected.
     """
-    names, graph = shared.ridge_graph(task, config)
+    names, graph = task_checks.ridge_graph(task, config)
     above = parents(graph)
     specs = {}
     for k, name in enumerate(names):
@@ -80,7 +80,7 @@ async def client(
 ) -> None:
     """Multiply, add up what comes from below, and move along the direction that comes from above."""
     cfg: Config = config.algorithm
-    me.state.model = block = shared.make_client(me, data, public, config)
+    me.state.model = block = block_descent.make_client(me, data, public, config)
     me.state.p = block.loss.y.copy()
     if parent is None:
         me.state.r = me.state.p

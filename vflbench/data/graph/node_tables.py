@@ -68,7 +68,7 @@ class Table:
         DataError : a cell is no exact ID.
         """
         try:
-            return keys.of(self.columns[column])
+            return keys.ids(self.columns[column])
         except Wrong as error:
             raise DataError(f"{self.at(error.row)}, {self.called(column)}: {error.reason}.") from None
 

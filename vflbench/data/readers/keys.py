@@ -49,7 +49,7 @@ class Ids:
                 raise Wrong(row, f"{alike(before, raw)}: write them alike")
 
 
-def of(column: Column) -> Ids:
+def ids(column: Column) -> Ids:
     """The IDs of a column of any kind, as a source holds it.
 
     Raises

@@ -295,7 +295,7 @@ def _key(source: Source, name: str, column: Column, declared: str | None) -> Col
     import pyarrow as pa
 
     if column.kind == "text":
-        ids = keys.of(column)
+        ids = keys.ids(column)
         ids.refuse_clashes()
         column = Column("text", ids.values)
         if source.kind in ("csv", "excel") and declared != "text":

@@ -199,7 +199,7 @@ def rows_of(table: ReadTable, columns: Sequence[str], files: Files | None = None
     parts, notes, named = list[keys.Ids](), list[str](), f"column {_listed(columns)}"
     for column in columns:
         try:
-            parts.append(keys.of(table.columns[column]))
+            parts.append(keys.ids(table.columns[column]))
         except Wrong as error:
             return Rows(
                 {},

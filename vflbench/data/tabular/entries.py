@@ -14,14 +14,14 @@ DATABASES = (".db", ".db3", ".sqlite", ".sqlite3", ".duckdb")
 GRAPHS = (".npz", ".npy", ".pt", ".pth")
 
 
-def of(file: str | Entry) -> Entry:
+def as_entry(file: str | Entry) -> Entry:
     """The entry; of a plain path one without anything else."""
     return Entry(file) if isinstance(file, str) else file
 
 
 def source(file: str | Entry, path: Path | None = None) -> Source:
     """Where the table lies: at `path`, or as the entry has it."""
-    entry = of(file)
+    entry = as_entry(file)
     separator = "\t" if entry.separator in ("tab", "\\t") else entry.separator
     said = {name: getattr(entry, name) for name in ("decimal", "encoding", "header", "sheet")}
     return replace(Source(str(path or entry.path)), separator=separator, **said)
@@ -30,7 +30,9 @@ def source(file: str | Entry, path: Path | None = None) -> Source:
 def check(files: Sequence[str | Entry]) -> list[Problem]:
     """What is wrong with the entries, before anything is read."""
     return [
-        problem for i, file in enumerate(files) for problem in _check(of(file), source(file), f"dataset.files[{i}]")
+        problem
+        for i, file in enumerate(files)
+        for problem in _check(as_entry(file), source(file), f"dataset.files[{i}]")
     ]
 
 
@@ -61,7 +63,7 @@ def find(files: Sequence[str | Entry], root: Path | None) -> list[Source]:
     """
     found, problems = [], []
     for file in files:
-        named = of(file).path
+        named = as_entry(file).path
         path = Path(named).expanduser()
         if root is not None and (root / path).is_file():
             path = root / path

@@ -159,7 +159,7 @@ def _distinct(held: dict[str, Column], names: Sequence[str]) -> Iterator[_Column
         if flaws > max(1, FLAWS * len(null)):
             continue
         try:
-            texts = keys.of(column).values
+            texts = keys.ids(column).values
         except Wrong:
             continue
         dense = column.kind == "date"
@@ -255,7 +255,7 @@ def _repeated(files: tuple[int, int], one: dict[str, Column], other: dict[str, C
     if not (may_identify(one[name]) and may_identify(other[name])):
         return None
     try:
-        a, b = (_Column(name, keys.of(held[name]).values, True) for held in (one, other))
+        a, b = (_Column(name, keys.ids(held[name]).values, True) for held in (one, other))
     except Wrong:
         return None
     least, most = sorted((len(a.known), len(b.known)))
@@ -275,7 +275,7 @@ def coded(a: Column, b: Column) -> np.ndarray | None:
     import pandas as pd
 
     try:
-        both = (a.values, b.values) if a.kind == b.kind == "number" else (keys.of(a).values, keys.of(b).values)
+        both = (a.values, b.values) if a.kind == b.kind == "number" else (keys.ids(a).values, keys.ids(b).values)
     except Wrong:
         return None
     codes: np.ndarray = pd.factorize(np.concatenate(both), use_na_sentinel=False)[0]

@@ -65,7 +65,7 @@ def check(config: Config, layout: str, parties: int) -> list[Problem]:
         add("files", count, f"must be one file, or one for each of the {parties} parties, the labels' owner first")
     problems += entries.check(config.files)
     if len(set(map(len, ids := ids_of(config)))) > 1:
-        found = ", ".join(f"{entries.of(file).path}: {own}" for file, own in zip(config.files, ids, strict=True))
+        found = ", ".join(f"{entries.as_entry(file).path}: {own}" for file, own in zip(config.files, ids, strict=True))
         add("id", found, "every file needs as many columns that identify a sample together, in the same order")
     if several and config.columns is not None:
         add("columns", config.columns, "every party has its own file and the columns in it: leave it null")
@@ -96,7 +96,7 @@ def _check_matching(config: Config) -> list[Problem]:
 
 def ids_of(config: Config) -> list[list[str]]:
     """Per file the columns that together identify a sample; none: rows are matched by their order."""
-    own = [config.id if (id := entries.of(file).id) is None else id for file in config.files]
+    own = [config.id if (id := entries.as_entry(file).id) is None else id for file in config.files]
     return [[id] if isinstance(id, str) else [*(id or ())] for id in own]
 
 
@@ -371,7 +371,11 @@ def _features(config: Config, sources: Sequence[Source], names: Sequence[Sequenc
         needs(getattr(config, key) or None, f"dataset.{key}", 0)
     for i, source in enumerate(sources):
         for column in ids[i]:
-            needs(column, f"dataset.files[{i}].id" if entries.of(config.files[i]).id is not None else "dataset.id", i)
+            needs(
+                column,
+                f"dataset.files[{i}].id" if entries.as_entry(config.files[i]).id is not None else "dataset.id",
+                i,
+            )
         if i and config.label in names[i] and config.label not in config.leave_out:
             allowed = f"{source}, another party's file, has a column of this name, too: give it another name"
             problems.append(Problem("dataset.label", config.label, allowed))

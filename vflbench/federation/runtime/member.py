@@ -21,7 +21,7 @@ from vflbench.federation.phases import Served
 from vflbench.federation.runtime.encoding import Encoding, copying, observed, sending
 from vflbench.federation.runtime.mail import NO_BOXES, Done, Mailboxes, Message, by_tag
 from vflbench.federation.runtime.me import narrow
-from vflbench.federation.runtime.serving import Tape
+from vflbench.federation.runtime.tape import Tape
 from vflbench.federation.snapshot import Cut, freeze, optimised, thaw
 from vflbench.types import FederationError, VflbenchError, closest
 

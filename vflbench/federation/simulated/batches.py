@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
-from vflbench.federation import work
+from vflbench.federation import counted_work
 from vflbench.federation.clock import ComputeClock
-from vflbench.federation.work import Work
+from vflbench.federation.counted_work import Work
 
 if TYPE_CHECKING:
     from vflbench.federation.runtime.member import Member
@@ -80,7 +80,7 @@ class Cohort:
             key = tuple(float if isinstance(part, tuple) and part[0] is float else part for part in call.key)
         if (found := self.works.get(key)) is None:
             copies = pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, call.args)
-            found = work.counted(call.function, *copies)[1]  # it may change its arguments
+            found = counted_work.counted(call.function, *copies)[1]  # it may change its arguments
             if key is not None:
                 self.works[key] = found
         return found

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vflbench.runner.loggers import shared
+from vflbench.runner.loggers import summaries
 from vflbench.runner.logs import LoggedRun
 from vflbench.types import ENDED_WELL
 
@@ -25,7 +25,7 @@ class Tracked:
 
         self.entities, uri = entities, config.uri
         if uri is None:
-            place = shared.folder_of(config, run, own=False)
+            place = summaries.folder_of(config, run, own=False)
             place.mkdir(parents=True, exist_ok=True)
             uri = f"sqlite:///{place / 'mlflow.db'}"
         self.client = MlflowClient(tracking_uri=uri)
@@ -53,9 +53,9 @@ class Tracked:
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Log the summary's numbers as metrics and its texts as tags, and end the run."""
-        found = {f"summary/{key}": value for key, value in shared.numbers(summary).items()}
+        found = {f"summary/{key}": value for key, value in summaries.numbers(summary).items()}
         self._metrics(found, int(summary.get("rounds") or 0))
-        tags = [self.entities.RunTag(_name(key), text[:LONGEST]) for key, text in shared.texts(summary).items()]
+        tags = [self.entities.RunTag(_name(key), text[:LONGEST]) for key, text in summaries.texts(summary).items()]
         for some in _parts(tags):
             self.client.log_batch(self.id, tags=some)
         ended = {"interrupted": "KILLED", **dict.fromkeys(ENDED_WELL, "FINISHED")}

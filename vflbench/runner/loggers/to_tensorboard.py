@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from vflbench.runner.loggers import shared
+from vflbench.runner.loggers import summaries
 from vflbench.runner.logs import LoggedRun
 
 
@@ -13,7 +13,7 @@ class Events:
     def __init__(self, config: Any, run: LoggedRun) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self.writer: Any = SummaryWriter(str(shared.folder_of(config, run, own=True)))
+        self.writer: Any = SummaryWriter(str(summaries.folder_of(config, run, own=True)))
         self.parameters = {
             key: value if isinstance(value, bool | int | float | str) else str(value)
             for key, value in run.parameters.items()
@@ -31,7 +31,7 @@ class Events:
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Add the run to TensorBoard's table of hyper-parameters."""
-        found = {f"summary/{key}": value for key, value in shared.numbers(summary).items()}
+        found = {f"summary/{key}": value for key, value in summaries.numbers(summary).items()}
         self.writer.add_hparams(self.parameters, found, run_name=".")
         self.writer.close()
 

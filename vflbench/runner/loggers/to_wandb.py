@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vflbench.runner.loggers import shared
+from vflbench.runner.loggers import summaries
 from vflbench.runner.logs import LoggedRun
 
 
@@ -16,7 +16,7 @@ class Tracked:
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # before it is imported
         import wandb
 
-        place = shared.folder_of(config, run, own=False)
+        place = summaries.folder_of(config, run, own=False)
         place.mkdir(parents=True, exist_ok=True)
         settings = wandb.Settings(
             silent=True, console="off", symlink=False, disable_git=True, disable_code=True, disable_job_creation=True,
@@ -33,8 +33,8 @@ class Tracked:
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Log the summary, and end the run."""
-        self.run.summary.update({f"summary/{key}": value for key, value in shared.numbers(summary).items()})
-        self.run.summary.update(shared.texts(summary))
+        self.run.summary.update({f"summary/{key}": value for key, value in summaries.numbers(summary).items()})
+        self.run.summary.update(summaries.texts(summary))
         place = Path(self.run.dir).parent
         self.run.finish(exit_code=1 if summary["status"] == "failed" else 0)
         for path in place.rglob("*.log"):  # one is a link to a file elsewhere, and would be taken for the user's

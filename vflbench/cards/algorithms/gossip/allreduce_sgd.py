@@ -1,7 +1,7 @@
 """All-reduce SGD."""
 
-from vflbench.cards.algorithms.gossip import exposes, shared
-from vflbench.cards.algorithms.gossip.shared import WorkerKeys
+from vflbench.cards.algorithms.gossip import gossip_methods, model_messages
+from vflbench.cards.algorithms.gossip.gossip_methods import WorkerKeys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Implied, Sent
 
@@ -11,7 +11,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Thakur, Rabenseifner, Gropp 2005 (reduce-scatter, all-gather)",
     label="AllReduce SGD",
     place=4,
-    **shared.FAMILY,
+    **gossip_methods.FAMILY,
     divided_by="workers",
     topologies=("complete",),
     exact="its workers stay equal only where all of them add up the very same pieces, and a sender keeps its own "
@@ -21,22 +21,25 @@ ALGORITHM = AlgorithmInfo(
 )
 EXPOSES = (
     Sent(
-        "gradient", "worker", "worker", "gradients", "worker", noised=exposes.NOISED, note="a piece of it",
+        "gradient", "worker", "worker", "gradients", "worker", noised=model_messages.NOISED, note="a piece of it",
         unit="example",
     ),
-    Sent("mean", "worker", "worker", "gradients", "worker", form=("summed",), noised=exposes.NOISED, unit="example"),
+    Sent(
+        "mean", "worker", "worker", "gradients", "worker", form=("summed",), noised=model_messages.NOISED,
+        unit="example",
+    ),
     Implied(
         "worker", "worker", "labels", ("gradient",), "label_histogram",
-        "shares of classes, from the last bias; who gets the last piece has it", noised=exposes.NOISED,
+        "shares of classes, from the last bias; who gets the last piece has it", noised=model_messages.NOISED,
     ),
     Implied(
         "worker", "worker", "features", ("gradient",), "argued",
         "a piece of a small batch's gradient can be inverted (Zhu et al. 2019, arXiv 1906.08935)",
-        noised=exposes.NOISED,
+        noised=model_messages.NOISED,
     ),
-    *exposes.SETUP,
+    *model_messages.SETUP,
 )  # fmt: skip
-SEARCH = shared.SEARCH
+SEARCH = gossip_methods.SEARCH
 
 
 @from_conf()

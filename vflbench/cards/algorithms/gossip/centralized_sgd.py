@@ -1,6 +1,6 @@
 """SGD on all rows in one place."""
 
-from vflbench.cards.algorithms.gossip import shared
+from vflbench.cards.algorithms.gossip import gossip_methods
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
@@ -10,16 +10,16 @@ ALGORITHM = AlgorithmInfo(
     paper="baseline",
     label="Centralized SGD",
     place=5,
-    **shared.FAMILY,
+    **gossip_methods.FAMILY,
     divided_by=None,
     exact="it sends nothing",
     assumes=("pooled",),
     accounting=("strict",),
 )
 EXPOSES = ()
-SEARCH = shared.SEARCH
+SEARCH = gossip_methods.SEARCH
 
 
 @from_conf()
-class Config(shared.Keys):
+class Config(gossip_methods.Keys):
     """Keys of centralized SGD."""

@@ -2,8 +2,8 @@
 
 from typing import Annotated, Literal
 
-from vflbench.cards.algorithms.gossip import exposes, shared
-from vflbench.cards.algorithms.gossip.shared import AveragingKeys
+from vflbench.cards.algorithms.gossip import gossip_methods, model_messages
+from vflbench.cards.algorithms.gossip.gossip_methods import AveragingKeys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval, Range, Sent
 
@@ -13,18 +13,18 @@ ALGORITHM = AlgorithmInfo(
     paper="Koloskova et al. 2019, arXiv 1902.00340; with local steps 2020, arXiv 1907.09356",
     label="CHOCO-SGD",
     place=8,
-    **shared.FAMILY,
+    **gossip_methods.FAMILY,
     divided_by="workers",
     topologies=("ring", "path", "grid", "complete", "erdos_renyi", "clusters", "edge_list"),
     exact="it compresses by itself: algorithm.compression",
     assumes=("seed",),
 )
 EXPOSES = (
-    Sent("change", "worker", "worker", "parameters", "worker", noised=exposes.NOISED),
-    *exposes.of_models("worker", "change"),
+    Sent("change", "worker", "worker", "parameters", "worker", noised=model_messages.NOISED),
+    *model_messages.of_models("worker", "change"),
 )
 SEARCH = {
-    **shared.SEARCH,
+    **gossip_methods.SEARCH,
     "algorithm.local_steps": Interval(1, 20, log=True, int=True),
     "algorithm.compression": ("sign", "topk", "int8"),
     "algorithm.gamma": Interval(0.02, 1.0, log=True, most=1.0),

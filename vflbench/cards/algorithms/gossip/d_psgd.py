@@ -3,8 +3,8 @@
 from typing import Literal
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.gossip import exposes, shared
-from vflbench.cards.algorithms.gossip.shared import AveragingKeys
+from vflbench.cards.algorithms.gossip import gossip_methods, model_messages
+from vflbench.cards.algorithms.gossip.gossip_methods import AveragingKeys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Sent
 
@@ -14,7 +14,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Lian et al. 2017, arXiv 1705.09056",
     label="D-PSGD",
     place=1,
-    **shared.FAMILY,
+    **gossip_methods.FAMILY,
     divided_by="workers",
     topologies=("ring", "path", "grid", "complete", "erdos_renyi", "clusters", "edge_list"),
     # any codec: an average of rounded models is one with noise
@@ -22,10 +22,10 @@ ALGORITHM = AlgorithmInfo(
     assumes=("seed",),
 )
 EXPOSES = (
-    Sent("model", "worker", "worker", "parameters", "worker", noised=exposes.NOISED),
-    *exposes.of_models("worker", "model"),
+    Sent("model", "worker", "worker", "parameters", "worker", noised=model_messages.NOISED),
+    *model_messages.of_models("worker", "model"),
 )
-SEARCH = {**shared.SEARCH, "algorithm.mixing": ("parallel", "after"), **codecs.ROUNDING}
+SEARCH = {**gossip_methods.SEARCH, "algorithm.mixing": ("parallel", "after"), **codecs.ROUNDING}
 
 
 @from_conf()

@@ -1,8 +1,8 @@
 """EASGD, elastic averaging."""
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.gossip import exposes, shared
-from vflbench.cards.algorithms.gossip.shared import WorkerKeys
+from vflbench.cards.algorithms.gossip import gossip_methods, model_messages
+from vflbench.cards.algorithms.gossip.gossip_methods import WorkerKeys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Problem, RunConfig, Sent
 
@@ -12,20 +12,28 @@ ALGORITHM = AlgorithmInfo(
     paper="Zhang, Choromanska, LeCun 2015, arXiv 1412.6651",
     label="EASGD",
     place=2,
-    **shared.FAMILY,
+    **gossip_methods.FAMILY,
     divided_by="workers",
     # any codec: a pull towards a rounded model is one with noise
     remembered=("model", "centre"),
     assumes=("seed",),
 )
 EXPOSES = (
-    Sent("centre", "server", "worker", "parameters", "worker", noised=exposes.NOISED, note="a mean over time of all"),
-    Sent("model", "worker", "server", "parameters", "worker", noised=exposes.NOISED),
-    *exposes.of_models("server", "model"),
+    Sent(
+        "centre",
+        "server",
+        "worker",
+        "parameters",
+        "worker",
+        noised=model_messages.NOISED,
+        note="a mean over time of all",
+    ),
+    Sent("model", "worker", "server", "parameters", "worker", noised=model_messages.NOISED),
+    *model_messages.of_models("server", "model"),
 )
 SEARCH = {
-    **shared.SEARCH,
-    "algorithm.local_steps": shared.LOCAL_STEPS,
+    **gossip_methods.SEARCH,
+    "algorithm.local_steps": gossip_methods.LOCAL_STEPS,
     **codecs.ROUNDING,
 }
 

@@ -3,7 +3,7 @@
 from typing import Annotated, ClassVar
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.gossip import exposes, shared
+from vflbench.cards.algorithms.gossip import gossip_methods, model_messages
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval, Positive, Range, Sent
 
@@ -23,13 +23,17 @@ ALGORITHM = AlgorithmInfo(
     eval_every=1,  # a round has epochs of those that are sampled
 )
 EXPOSES = (
-    Sent("model", "server", "worker", "parameters", "worker", noised=exposes.NOISED, note="of all workers so far"),
-    Sent("update", "worker", "server", "parameters", "worker", noised=exposes.NOISED, note="the change of a model"),
-    *exposes.of_models("server", "update"),
+    Sent(
+        "model", "server", "worker", "parameters", "worker", noised=model_messages.NOISED, note="of all workers so far"
+    ),
+    Sent(
+        "update", "worker", "server", "parameters", "worker", noised=model_messages.NOISED, note="the change of a model"
+    ),
+    *model_messages.of_models("server", "update"),
 )
 SEARCH = {
-    **shared.SEARCH,
-    "algorithm.fraction": shared.SHARE,
+    **gossip_methods.SEARCH,
+    "algorithm.fraction": gossip_methods.SHARE,
     "algorithm.local_epochs": Interval(1, 10, log=True, int=True),
     **codecs.ALL,
 }

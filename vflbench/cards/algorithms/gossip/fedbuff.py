@@ -3,8 +3,8 @@
 from typing import Annotated
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.gossip import exposes, shared
-from vflbench.cards.algorithms.gossip.shared import WorkerKeys
+from vflbench.cards.algorithms.gossip import gossip_methods, model_messages
+from vflbench.cards.algorithms.gossip.gossip_methods import WorkerKeys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval, Positive, Range, Sent, Tolerates
 
@@ -14,20 +14,30 @@ ALGORITHM = AlgorithmInfo(
     paper="Nguyen et al. 2022, arXiv 2106.06639",
     label="FedBuff",
     place=10,
-    **shared.FAMILY,
+    **gossip_methods.FAMILY,
     divided_by="workers",
     time_dependent=True,
     tolerates=Tolerates(late="goes_on"),  # it keeps its place among those that train
 )
 EXPOSES = (
-    Sent("model", "server", "worker", "parameters", "worker", noised=exposes.NOISED, note="a mean over time of all"),
-    Sent("update", "worker", "server", "parameters", "worker", noised=exposes.NOISED, note="the change of a model"),
+    Sent(
+        "model",
+        "server",
+        "worker",
+        "parameters",
+        "worker",
+        noised=model_messages.NOISED,
+        note="a mean over time of all",
+    ),
+    Sent(
+        "update", "worker", "server", "parameters", "worker", noised=model_messages.NOISED, note="the change of a model"
+    ),
     Sent("round", "server", "worker", "timing", "worker"),
-    *exposes.of_models("server", "update"),
+    *model_messages.of_models("server", "update"),
 )
 SEARCH = {
-    **shared.SEARCH,
-    "algorithm.concurrency": shared.SHARE,
+    **gossip_methods.SEARCH,
+    "algorithm.concurrency": gossip_methods.SHARE,
     "algorithm.buffer": Interval(1, 5, int=True),
     "algorithm.local_epochs": Interval(0.1, 4.0, log=True),
     **codecs.ROUNDING,
@@ -45,4 +55,4 @@ class Config(WorkerKeys):
     uneven: Annotated[float, Range(at_least=1)]
 
 
-check = shared.check_causal
+check = gossip_methods.check_causal

@@ -3,8 +3,8 @@
 from typing import Annotated, Literal
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.gossip import exposes, shared
-from vflbench.cards.algorithms.gossip.shared import WorkerKeys
+from vflbench.cards.algorithms.gossip import gossip_methods, model_messages
+from vflbench.cards.algorithms.gossip.gossip_methods import WorkerKeys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval, Positive, Problem, Range, RunConfig, Sent
 
@@ -15,7 +15,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Cheng et al. 2018, arXiv 1811.11124",
     label="LEASGD",
     place=0,
-    **shared.FAMILY,
+    **gossip_methods.FAMILY,
     divided_by="workers",
     topologies=("complete",),
     # any codec: a pull towards a rounded model is one with noise
@@ -26,15 +26,15 @@ BARE = ("ranking", "running", "validation")
 NOISY = ("ranking", None, "noisy")  # with dp_sgd; null is noisy with it, and running without
 EXPOSES = (
     Sent("loss", "worker", "worker", "sums", "worker", when=BARE, note="its loss"),
-    Sent("loss", "worker", "worker", "sums", "worker", when=NOISY, noised=exposes.NOISED, note="its loss"),
+    Sent("loss", "worker", "worker", "sums", "worker", when=NOISY, noised=model_messages.NOISED, note="its loss"),
     Sent("roles", "worker", "worker", "sums", "all", when=BARE, note="who leads"),
-    Sent("roles", "worker", "worker", "sums", "all", when=NOISY, noised=exposes.NOISED, note="who leads"),
-    Sent("model", "worker", "worker", "parameters", "worker", noised=exposes.NOISED),
-    *exposes.of_models("worker", "model"),
+    Sent("roles", "worker", "worker", "sums", "all", when=NOISY, noised=model_messages.NOISED, note="who leads"),
+    Sent("model", "worker", "worker", "parameters", "worker", noised=model_messages.NOISED),
+    *model_messages.of_models("worker", "model"),
 )
 SEARCH = {
-    **shared.SEARCH,
-    "algorithm.local_steps": shared.LOCAL_STEPS,
+    **gossip_methods.SEARCH,
+    "algorithm.local_steps": gossip_methods.LOCAL_STEPS,
     "algorithm.recategorise_every": Interval(2, 50, log=True, int=True),
     **codecs.ROUNDING,
     "algorithm.ranking": (None, "random"),
@@ -59,7 +59,7 @@ class Config(WorkerKeys):
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     cfg: Config = config.algorithm
-    problems = shared.check_pools(config)
+    problems = gossip_methods.check_pools(config)
     if cfg.alpha is not None and cfg.rho is not None:
         problems.append(Problem("algorithm.rho", cfg.rho, "alpha is lr times rho: give one of the two"))
     elif cfg.mode == "star" and cfg.workers >= 3 and (cfg.workers - 1) * elastic(cfg) >= 1:

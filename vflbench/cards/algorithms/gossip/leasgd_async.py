@@ -3,8 +3,8 @@
 from typing import Annotated, Literal
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.gossip import exposes, shared
-from vflbench.cards.algorithms.gossip.shared import WorkerKeys
+from vflbench.cards.algorithms.gossip import gossip_methods, model_messages
+from vflbench.cards.algorithms.gossip.gossip_methods import WorkerKeys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Interval, Positive, Problem, Range, RunConfig, Sent, Tolerates
 
@@ -15,7 +15,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Cheng et al. 2018, arXiv 1811.11124 (announced there; the protocol is ours)",
     label="LEASGD (async)",
     place=6,
-    **shared.FAMILY,
+    **gossip_methods.FAMILY,
     divided_by="workers",
     topologies=("complete",),
     time_dependent=True,
@@ -25,12 +25,12 @@ ALGORITHM = AlgorithmInfo(
     assumes=("seed",),
 )
 EXPOSES = (
-    Sent("model", "worker", "worker", "parameters", "worker", noised=exposes.NOISED),
+    Sent("model", "worker", "worker", "parameters", "worker", noised=model_messages.NOISED),
     Sent("model", "worker", "worker", "sums", "worker", when=("partners", "ranked"), note="its loss"),
-    *exposes.of_models("worker", "model"),
+    *model_messages.of_models("worker", "model"),
 )
 SEARCH = {
-    **shared.SEARCH,
+    **gossip_methods.SEARCH,
     "algorithm.alpha": Interval(0.1, 0.9, least=0.01, most=0.99),
     **codecs.ROUNDING,
     "algorithm.partners": ("ranked", "random"),
@@ -50,7 +50,7 @@ class Config(WorkerKeys):
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     cfg: Config = config.algorithm
-    problems = shared.check_pools(config)
+    problems = gossip_methods.check_pools(config)
     if not 0 <= cfg.spread < 1:
         problems.append(Problem("algorithm.spread", cfg.spread, "must be at least 0 and below 1"))
-    return problems + shared.check_causal(config)
+    return problems + gossip_methods.check_causal(config)

@@ -1,6 +1,6 @@
 """SGD of every worker alone."""
 
-from vflbench.cards.algorithms.gossip import exposes, shared
+from vflbench.cards.algorithms.gossip import gossip_methods, model_messages
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
@@ -10,14 +10,14 @@ ALGORITHM = AlgorithmInfo(
     paper="baseline of Cheng et al. 2018, arXiv 1811.11124",
     label="Local SGD",
     place=3,
-    **shared.FAMILY,
+    **gossip_methods.FAMILY,
     divided_by="workers",
     exact="it sends nothing",
 )
-EXPOSES = exposes.SETUP
-SEARCH = shared.SEARCH
+EXPOSES = model_messages.SETUP
+SEARCH = gossip_methods.SEARCH
 
 
 @from_conf()
-class Config(shared.WorkerKeys):
+class Config(gossip_methods.WorkerKeys):
     """Keys of local SGD."""

@@ -3,8 +3,8 @@
 from typing import Literal
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.graph import exposes, shared
-from vflbench.cards.algorithms.graph.shared import AggregationKeys
+from vflbench.cards.algorithms.graph import graph_methods, layer_messages
+from vflbench.cards.algorithms.graph.graph_methods import AggregationKeys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Given, Interval, Problem, RunConfig
 
@@ -15,7 +15,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531",
     label="GLASU",
     place=0,
-    **shared.FAMILY,
+    **graph_methods.FAMILY,
     privacy=("none", "gaussian_embedding", "edge_rr"),
     attacks=("none", "edge_inference"),
     noisy_serving=True,
@@ -23,15 +23,15 @@ ALGORITHM = AlgorithmInfo(
     assumes=("aligned_rows", "labels"),
 )
 EXPOSES = (
-    *exposes.MESSAGES,
-    *exposes.EDGES,
+    *layer_messages.MESSAGES,
+    *layer_messages.EDGES,
     Given("client", "client", "edges", "all edges before any were lost", when=("sampling", "undropped")),
 )
 SEARCH = {
-    **shared.STEPS,
+    **graph_methods.STEPS,
     "algorithm.local_steps": Interval(1, 16, log=True, int=True),
-    **shared.AGGREGATIONS,
-    **shared.NETWORK,
+    **graph_methods.AGGREGATIONS,
+    **graph_methods.NETWORK,
     **codecs.ROUNDING,
 }
 
@@ -47,7 +47,7 @@ class Config(AggregationKeys):
 
 def check(config: RunConfig) -> list[Problem]:
     """What is wrong across keys."""
-    problems = shared.check(config)
+    problems = graph_methods.check(config)
     if config.algorithm.sampling == "undropped" and config.privacy.name == "edge_rr":
         allowed = "hides edges, and algorithm.sampling=undropped draws from all of them: use sampling=own"
         problems.append(Problem("privacy", "edge_rr", allowed))

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from vflbench.cards.algorithms.graph import exposes, shared
+from vflbench.cards.algorithms.graph import graph_methods, layer_messages
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
@@ -13,7 +13,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 5",
     label="Simulated centralized",
     place=3,
-    **shared.FAMILY,
+    **graph_methods.FAMILY,
     privacy=("none", "gaussian_embedding"),
     refuses=(("edge_rr", "edges are given to all clients"),),
     noisy_serving=True,
@@ -21,13 +21,13 @@ ALGORITHM = AlgorithmInfo(
     assumes=("aligned_rows", "labels", "edges"),
     accounting=("strict",),
 )
-EXPOSES = (*exposes.MESSAGES, *exposes.GRADIENTS)
-SEARCH = {**shared.STEPS, **shared.NETWORK}
-check = shared.check
+EXPOSES = (*layer_messages.MESSAGES, *layer_messages.GRADIENTS)
+SEARCH = {**graph_methods.STEPS, **graph_methods.NETWORK}
+check = graph_methods.check
 
 
 @from_conf()
-class Config(shared.GradientKeys, shared.Keys):
+class Config(graph_methods.GradientKeys, graph_methods.Keys):
     """Keys of the simulated-centralized baseline."""
 
     aggregate: Literal["avg", "cat"]

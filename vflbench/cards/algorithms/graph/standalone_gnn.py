@@ -1,6 +1,6 @@
 """A graph network of every client alone."""
 
-from vflbench.cards.algorithms.graph import shared
+from vflbench.cards.algorithms.graph import graph_methods
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
@@ -10,7 +10,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Zhang, Hong, Chen 2023, arXiv 2303.09531, section 5",
     label="Standalone GNN",
     place=2,
-    **shared.FAMILY,
+    **graph_methods.FAMILY,
     exact="it sends nothing",
     refuses=(
         ("dp_sgd", "a node's features are in the gradients of all nodes within L hops, and degrees have no bound"),
@@ -19,10 +19,10 @@ ALGORITHM = AlgorithmInfo(
     assumes=("labels",),
 )
 EXPOSES = ()
-SEARCH = shared.ALONE
-check = shared.check
+SEARCH = graph_methods.ALONE
+check = graph_methods.check
 
 
 @from_conf()
-class Config(shared.Keys):
+class Config(graph_methods.Keys):
     """Keys of the standalone baseline."""

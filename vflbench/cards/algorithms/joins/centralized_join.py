@@ -1,7 +1,7 @@
 """SGD on the join in one place."""
 
-from vflbench.cards.algorithms.joins import shared
-from vflbench.cards.algorithms.joins.shared import Keys, PartyKeys
+from vflbench.cards.algorithms.joins import join_methods
+from vflbench.cards.algorithms.joins.join_methods import Keys, PartyKeys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
@@ -11,7 +11,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet), section 7",
     label="Centralized join",
     place=7,
-    **shared.FAMILY,
+    **join_methods.FAMILY,
     layouts=("aligned",),
     divided_by="parties",
     reports=("predictions",),
@@ -21,8 +21,8 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict", "tablepuppet"),
 )
 EXPOSES = ()
-SEARCH = shared.SGD
-check = shared.check
+SEARCH = join_methods.SGD
+check = join_methods.check
 
 
 @from_conf()

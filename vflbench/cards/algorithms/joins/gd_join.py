@@ -1,8 +1,8 @@
 """Gradient descent over a join."""
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.joins import exposes, shared
-from vflbench.cards.algorithms.joins.shared import JoinKeys
+from vflbench.cards.algorithms.joins import join_messages, join_methods
+from vflbench.cards.algorithms.joins.join_methods import JoinKeys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Interval
 
@@ -12,7 +12,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Kumar, Naughton, Patel, SIGMOD 2015; Schleich, Olteanu, Ciucanu, SIGMOD 2016",
     label="GD on the join",
     place=6,
-    **shared.FAMILY,
+    **join_methods.FAMILY,
     layouts=("relational",),
     divided_by=None,
     reports=("partial",),
@@ -22,9 +22,9 @@ ALGORITHM = AlgorithmInfo(
     remembered=("prediction", "residual"),
     accounting=("strict", "tablepuppet", "everything"),
 )
-EXPOSES = exposes.EXPOSES
+EXPOSES = join_messages.EXPOSES
 SEARCH = {"algorithm.lr": Interval(0.01, 2.0, log=True), **codecs.ROUNDING}
-check = shared.check
+check = join_methods.check
 
 
 @from_conf()

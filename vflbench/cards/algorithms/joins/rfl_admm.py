@@ -3,7 +3,7 @@
 from typing import Literal
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.joins import exposes, shared
+from vflbench.cards.algorithms.joins import join_messages, join_methods
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval, Sent
 
@@ -13,7 +13,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet)",
     label="RFL-ADMM",
     place=4,
-    **shared.FAMILY,
+    **join_methods.FAMILY,
     layouts=("relational",),
     divided_by="parts",
     reports=("partial",),
@@ -25,20 +25,20 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = (
-    *exposes.EXPOSES,
-    Sent("parameters", "client", "server", "parameters", "client", noised=exposes.OF_MODELS),
-    Sent("consensus", "server", "client", "parameters", "client", form=("summed",), noised=exposes.OF_MODELS),
+    *join_messages.EXPOSES,
+    Sent("parameters", "client", "server", "parameters", "client", noised=join_messages.OF_MODELS),
+    Sent("consensus", "server", "client", "parameters", "client", form=("summed",), noised=join_messages.OF_MODELS),
 )
 SEARCH = {
-    **shared.ADMM,
+    **join_methods.ADMM,
     "algorithm.inner_rounds": Interval(2, 20, log=True, int=True),
     **codecs.ROUNDING,
 }
-check = shared.check
+check = join_methods.check
 
 
 @from_conf()
-class Config(shared.AdmmKeys, shared.PartKeys):
+class Config(join_methods.AdmmKeys, join_methods.PartKeys):
     """Keys of RFL-ADMM."""
 
     inner_rounds: Count

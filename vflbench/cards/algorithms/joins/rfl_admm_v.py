@@ -1,7 +1,7 @@
 """RFL-ADMM-V of TablePuppet."""
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.joins import exposes, shared
+from vflbench.cards.algorithms.joins import join_messages, join_methods
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
@@ -11,7 +11,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet)",
     label="RFL-ADMM-V",
     place=0,
-    **shared.FAMILY,
+    **join_methods.FAMILY,
     layouts=("relational",),
     divided_by=None,
     reports=("partial",),
@@ -21,11 +21,11 @@ ALGORITHM = AlgorithmInfo(
     remembered=("prediction", "residual"),
     accounting=("strict", "tablepuppet", "everything"),
 )
-EXPOSES = exposes.EXPOSES
-SEARCH = {**shared.ADMM, **codecs.ROUNDING}
-check = shared.check
+EXPOSES = join_messages.EXPOSES
+SEARCH = {**join_methods.ADMM, **codecs.ROUNDING}
+check = join_methods.check
 
 
 @from_conf()
-class Config(shared.AdmmKeys, shared.JoinKeys):
+class Config(join_methods.AdmmKeys, join_methods.JoinKeys):
     """Keys of RFL-ADMM-V."""

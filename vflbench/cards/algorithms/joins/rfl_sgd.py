@@ -1,7 +1,7 @@
 """RFL-SGD of TablePuppet, on tables in horizontal parts."""
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.joins import exposes, shared
+from vflbench.cards.algorithms.joins import join_messages, join_methods
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Sent
 
@@ -11,7 +11,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet)",
     label="RFL-SGD",
     place=5,
-    **shared.FAMILY,
+    **join_methods.FAMILY,
     layouts=("relational",),
     divided_by="parts",
     reports=("partial",),
@@ -23,17 +23,26 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = (
-    *exposes.EXPOSES,
-    *exposes.BATCHES,
-    Sent("gradient", "client", "server", "gradients", "client", noised=exposes.OF_MODELS, unit="example"),
-    Sent("step", "server", "client", "gradients", "client", form=("summed",), noised=exposes.OF_MODELS, unit="example"),
+    *join_messages.EXPOSES,
+    *join_messages.BATCHES,
+    Sent("gradient", "client", "server", "gradients", "client", noised=join_messages.OF_MODELS, unit="example"),
+    Sent(
+        "step",
+        "server",
+        "client",
+        "gradients",
+        "client",
+        form=("summed",),
+        noised=join_messages.OF_MODELS,
+        unit="example",
+    ),
 )
-SEARCH = {**shared.SGD, **codecs.ROUNDING}
-check = shared.check
+SEARCH = {**join_methods.SGD, **codecs.ROUNDING}
+check = join_methods.check
 
 
 @from_conf()
-class Config(shared.PartKeys):
+class Config(join_methods.PartKeys):
     """Keys of RFL-SGD."""
 
     batch_size: int

@@ -1,7 +1,7 @@
 """RFL-SGD-V of TablePuppet."""
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.joins import exposes, shared
+from vflbench.cards.algorithms.joins import join_messages, join_methods
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
@@ -11,7 +11,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet)",
     label="RFL-SGD-V",
     place=1,
-    **shared.FAMILY,
+    **join_methods.FAMILY,
     layouts=("relational",),
     divided_by=None,
     reports=("partial",),
@@ -20,13 +20,13 @@ ALGORITHM = AlgorithmInfo(
     # any codec: rounded predictions make noisy gradients; each batch has other rows, so nothing is remembered
     accounting=("strict", "tablepuppet", "everything"),
 )
-EXPOSES = (*exposes.EXPOSES, *exposes.BATCHES)
-SEARCH = {**shared.SGD, **codecs.ROUNDING}
-check = shared.check
+EXPOSES = (*join_messages.EXPOSES, *join_messages.BATCHES)
+SEARCH = {**join_methods.SGD, **codecs.ROUNDING}
+check = join_methods.check
 
 
 @from_conf()
-class Config(shared.JoinKeys):
+class Config(join_methods.JoinKeys):
     """Keys of RFL-SGD-V."""
 
     batch_size: int

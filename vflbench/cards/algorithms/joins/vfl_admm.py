@@ -1,8 +1,8 @@
 """Vertical learning by ADMM."""
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.joins import exposes, shared
-from vflbench.cards.algorithms.joins.shared import AdmmKeys, PartyKeys
+from vflbench.cards.algorithms.joins import join_messages, join_methods
+from vflbench.cards.algorithms.joins.join_methods import AdmmKeys, PartyKeys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
@@ -12,7 +12,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Xie et al. 2022, arXiv 2207.10226",
     label="VFL-ADMM",
     place=2,
-    **shared.FAMILY,
+    **join_methods.FAMILY,
     layouts=("aligned",),
     divided_by="parties",
     reports=("partial",),
@@ -24,11 +24,11 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = (
-    exposes.LABELS,
-    *exposes.LEARNING,
+    join_messages.LABELS,
+    *join_messages.LEARNING,
 )
-SEARCH = {**shared.ADMM, **codecs.ROUNDING}
-check = shared.check
+SEARCH = {**join_methods.ADMM, **codecs.ROUNDING}
+check = join_methods.check
 
 
 @from_conf()

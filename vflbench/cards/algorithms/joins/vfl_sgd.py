@@ -1,8 +1,8 @@
 """Vertical learning by SGD, as TablePuppet compares with it."""
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.joins import exposes, shared
-from vflbench.cards.algorithms.joins.shared import Keys, PartyKeys
+from vflbench.cards.algorithms.joins import join_messages, join_methods
+from vflbench.cards.algorithms.joins.join_methods import Keys, PartyKeys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo
 
@@ -12,7 +12,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Xu et al. 2024, arXiv 2403.15839 (TablePuppet), section 7",
     label="VFL-SGD",
     place=3,
-    **shared.FAMILY,
+    **join_methods.FAMILY,
     layouts=("aligned",),
     divided_by="parties",
     reports=("partial",),
@@ -23,12 +23,12 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict", "tablepuppet", "everything"),
 )
 EXPOSES = (
-    exposes.LABELS,
-    *exposes.DRAWN,
-    *exposes.LEARNING,
+    join_messages.LABELS,
+    *join_messages.DRAWN,
+    *join_messages.LEARNING,
 )
-SEARCH = {**shared.SGD, **codecs.ROUNDING}
-check = shared.check
+SEARCH = {**join_methods.SGD, **codecs.ROUNDING}
+check = join_methods.check
 
 
 @from_conf()

@@ -1,6 +1,6 @@
 """An ensemble of clients that train alone."""
 
-from vflbench.cards.algorithms.graph import shared
+from vflbench.cards.algorithms.graph import graph_methods
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Sent
 
@@ -25,10 +25,10 @@ EXPOSES = (
         keys=("val", "test"), times="per evaluation", served=True,
     ),
 )  # fmt: skip
-SEARCH = shared.ALONE
-check = shared.check
+SEARCH = graph_methods.ALONE
+check = graph_methods.check
 
 
 @from_conf()
-class Config(shared.Keys):
+class Config(graph_methods.Keys):
     """Keys of the ensemble."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from vflbench.cards.algorithms.joins import exposes
+from vflbench.cards.algorithms.joins import join_messages
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Implied, Interval, Problem, Range, RunConfig, Sent
 
@@ -21,7 +21,7 @@ ALGORITHM = AlgorithmInfo(
     refuses=(("any", "tables send whole rows and exact sums, which no mechanism clips or noises"),),
 )
 EXPOSES = (
-    *exposes.TABLES,
+    *join_messages.TABLES,
     Sent("ask", "server", "client", "sizes", "all", times="round 1", note="whether to send rows"),
     Sent("gram", "client", "server", "sums", "client", times="round 1"),
     Sent("sums", "client", "server", "sums", "client", times="round 1", note="by key, for each other table"),

@@ -3,8 +3,8 @@
 from typing import Annotated, Literal
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.graph import exposes, shared
-from vflbench.cards.algorithms.graph.shared import Keys
+from vflbench.cards.algorithms.graph import graph_methods, layer_messages
+from vflbench.cards.algorithms.graph.graph_methods import Keys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Given, Implied, Interval, Range, Sent
 
@@ -24,12 +24,12 @@ ALGORITHM = AlgorithmInfo(
 )
 RAW, Z = ("form", "raw"), ("form", "propagated")
 EXPOSES = (
-    Sent("features", "client", "server", "raw", "client", when=RAW, times="round 1", noised=exposes.ROWS),
+    Sent("features", "client", "server", "raw", "client", when=RAW, times="round 1", noised=layer_messages.ROWS),
     Sent("features", "client", "server", "edges", "client", when=RAW, times="round 1", noised=("edge_rr",)),
-    Sent("features", "client", "server", "projection", "client", when=Z, times="round 1", noised=exposes.ROWS),
+    Sent("features", "client", "server", "projection", "client", when=Z, times="round 1", noised=layer_messages.ROWS),
     Implied(
         "server", "client", "edges", ("features",), "argued", "propagated rows of neighbours are alike",
-        times="round 1", when=Z, noised=exposes.EDGES_OR_ROWS,
+        times="round 1", when=Z, noised=layer_messages.EDGES_OR_ROWS,
     ),
     Sent("labels", "client", "server", "labels", "client", times="round 1"),
     Given("client", "all", "ids", "the node ids of every split"),
@@ -39,11 +39,11 @@ SEARCH = {
     "algorithm.form": ("raw", "propagated"),
     "algorithm.hops": Interval(1, 4, int=True, least=1, where=PROPAGATED),
     "algorithm.components": Interval(2, 32, log=True, int=True, where=PROPAGATED),
-    **shared.STEPS,
-    **shared.DROPOUT,
+    **graph_methods.STEPS,
+    **graph_methods.DROPOUT,
     **codecs.ROUNDING,
 }
-check = shared.check
+check = graph_methods.check
 
 
 @from_conf()

@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.models.shared import IMAGES, MOST_BINS
+from vflbench.cards.models.model_facts import IMAGES, MOST_BINS
 from vflbench.defaults import from_conf
 from vflbench.types import (
     AlgorithmInfo,

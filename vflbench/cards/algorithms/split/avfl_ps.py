@@ -1,7 +1,7 @@
 """AVFL with parameter servers."""
 
-from vflbench.cards.algorithms.split import exposes, shared
-from vflbench.cards.algorithms.split.shared import PairKeys
+from vflbench.cards.algorithms.split import embedding_messages, split_methods
+from vflbench.cards.algorithms.split.split_methods import PairKeys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Tolerates
 
@@ -11,19 +11,19 @@ ALGORITHM = AlgorithmInfo(
     paper="the architecture of Falcon; a baseline of PubSub-VFL",
     label="AVFL-PS",
     place=4,
-    **shared.FAMILY,
+    **split_methods.FAMILY,
     time_dependent=True,
     tolerates=Tolerates(late="goes_on"),  # for `outstanding` batches, and not beyond an average
     # any codec: rounded embeddings and gradients are stale ones with noise; replicas stay inside an organisation
     assumes=("aligned_rows",),
 )
-EXPOSES = (*exposes.PAIRED, *exposes.REPLICAS)
+EXPOSES = (*embedding_messages.PAIRED, *embedding_messages.REPLICAS)
 SEARCH = {
-    **shared.PAIRS,
-    "algorithm.average_every": shared.AVERAGE_EVERY,
-    "algorithm.outstanding": shared.OUTSTANDING,
+    **split_methods.PAIRS,
+    "algorithm.average_every": split_methods.AVERAGE_EVERY,
+    "algorithm.outstanding": split_methods.OUTSTANDING,
 }
-check = shared.check_asynchronous
+check = split_methods.check_asynchronous
 
 
 @from_conf()

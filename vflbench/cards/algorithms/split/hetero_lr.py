@@ -3,8 +3,8 @@
 from typing import Annotated, Literal
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.split import exposes, shared
-from vflbench.cards.algorithms.split.shared import Keys
+from vflbench.cards.algorithms.split import embedding_messages, split_methods
+from vflbench.cards.algorithms.split.split_methods import Keys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Implied, Interval, Problem, Range, RunConfig, Sent
 
@@ -14,7 +14,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Hardy et al. 2017, arXiv 1711.10677; Yang et al. 2019, arXiv 1902.04885",
     label="Hetero-LR",
     place=5,
-    **{**shared.FAMILY, "models": ("linear",)},
+    **{**split_methods.FAMILY, "models": ("linear",)},
     protections=("none", "paillier"),
     # any codec: a rounded score or residual is one with noise
     assumes=("aligned_rows",),
@@ -23,22 +23,22 @@ CLEAR, SEALED = ("protection", "none"), ("protection", "paillier")
 EXPOSES = (
     Sent(
         "score", "passive", "active", "embeddings", "passive",
-        keys=exposes.HELD_OUT, noised=exposes.EMBEDDINGS, served=True, when=CLEAR,
+        keys=embedding_messages.HELD_OUT, noised=embedding_messages.EMBEDDINGS, served=True, when=CLEAR,
     ),
-    Sent("residual", "active", "passive", "gradients", "active", noised=exposes.GRADIENTS, when=CLEAR),
+    Sent("residual", "active", "passive", "gradients", "active", noised=embedding_messages.GRADIENTS, when=CLEAR),
     Sent(
-        "residual", "active", "passive", "labels", "active", noised=exposes.LABELS, when=CLEAR,
+        "residual", "active", "passive", "labels", "active", noised=embedding_messages.LABELS, when=CLEAR,
         note="of two classes its sign is the label; in the first batch it is the label, but for a known number",
     ),
     Implied(
         "active", "passive", "features", ("score",), "argued",
-        "a weighted sum of each row's columns; of one column all of it, but for a factor", noised=exposes.EMBEDDINGS,
-        when=CLEAR,
+        "a weighted sum of each row's columns; of one column all of it, but for a factor",
+        noised=embedding_messages.EMBEDDINGS, when=CLEAR,
     ),
     Sent("score", "passive", "active", "ciphertext", "passive", when=SEALED),
     Sent(
         "score", "passive", "active", "embeddings", "passive",
-        keys=exposes.HELD_OUT, times="per evaluation", served=True, when=SEALED,
+        keys=embedding_messages.HELD_OUT, times="per evaluation", served=True, when=SEALED,
     ),
     Sent("residual", "active", "passive", "ciphertext", "active", when=SEALED, unit="gradient_row"),
     Sent(
@@ -64,8 +64,8 @@ EXPOSES = (
         "active", "passive", "features", ("score",), "argued",
         "held-out scores are in clear: of one column all of it, but for a factor", times="per evaluation", when=SEALED,
     ),
-    exposes.SEEDED,
-    exposes.KNOWN,
+    embedding_messages.SEEDED,
+    embedding_messages.KNOWN,
 )  # fmt: skip
 SEARCH = {
     "algorithm.batch_size": Interval(64, 4096, log=True, int=True),
@@ -86,10 +86,10 @@ class Config(Keys):
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     cfg: Config = config.algorithm
-    problems = shared.check_learning(config)
+    problems = split_methods.check_learning(config)
     if config.model.relu_output:
         problems.append(Problem("model.relu_output", True, "scores are linear here: false"))
-    if cfg.gradient == "taylor" and config.privacy.name in exposes.LABELS:
+    if cfg.gradient == "taylor" and config.privacy.name in embedding_messages.LABELS:
         allowed = f"knows no randomised labels, and privacy={config.privacy.name} corrects the loss: exact"
         problems.append(Problem("algorithm.gradient", cfg.gradient, allowed))
     if config.protection.name != "none":

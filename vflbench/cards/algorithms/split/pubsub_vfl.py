@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from vflbench.cards.algorithms.split import exposes, shared
-from vflbench.cards.algorithms.split.shared import Keys
+from vflbench.cards.algorithms.split import embedding_messages, split_methods
+from vflbench.cards.algorithms.split.split_methods import Keys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval, Positive, Problem, RunConfig, Sent, Tolerates
 
@@ -13,7 +13,7 @@ ALGORITHM = AlgorithmInfo(
     paper="Liu et al. 2025, arXiv 2510.12494 (Algorithm 1)",
     label="PubSub-VFL",
     place=0,
-    **shared.FAMILY,
+    **split_methods.FAMILY,
     attacks=("none", "embedding_inversion", "label_inference"),
     published=(("embedding", "embedding_capacity"), ("gradient", "gradient_capacity")),
     time_dependent=True,
@@ -23,8 +23,8 @@ ALGORITHM = AlgorithmInfo(
     assumes=("aligned_rows",),
 )
 EXPOSES = (
-    *exposes.EXPOSES,
-    *exposes.REPLICAS,
+    *embedding_messages.EXPOSES,
+    *embedding_messages.REPLICAS,
     # of an epoch's batches: between hubs, and inside an organisation
     Sent("notice", "passive", "active", "ids", "all"),
     Sent("notice", "active", "passive", "ids", "all"),
@@ -36,11 +36,11 @@ EXPOSES = (
     Sent("worker", "passive_worker", "passive", "embeddings", "passive"),
 )
 SEARCH = {
-    **shared.PAIRS,
+    **split_methods.PAIRS,
     "algorithm.passive_workers": Interval(1, 20, log=True, int=True),
     "algorithm.aggregation": ("semi_async", "every_epoch"),
     "algorithm.outstanding": Interval(1, 8, log=True, int=True),
-    "algorithm.average_every": shared.AVERAGE_EVERY,
+    "algorithm.average_every": split_methods.AVERAGE_EVERY,
 }
 
 
@@ -67,7 +67,7 @@ class Config(Keys):
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     cfg: Config = config.algorithm
-    problems = shared.check_asynchronous(config)
+    problems = split_methods.check_asynchronous(config)
     if cfg.deadline is not None and cfg.deadline <= 2e-3 * config.network.client_server.latency_ms:
         there_and_back = (
             f"a message takes {2 * config.network.client_server.latency_ms:g} ms there and back on this network"

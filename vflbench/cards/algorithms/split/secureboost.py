@@ -2,8 +2,8 @@
 
 from typing import Annotated, Literal
 
-from vflbench.cards.algorithms.split import exposes, shared
-from vflbench.cards.models.shared import MOST_BINS
+from vflbench.cards.algorithms.split import embedding_messages, split_methods
+from vflbench.cards.models.model_facts import MOST_BINS
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Implied, Interval, Positive, Problem, Range, RunConfig, Sent
 
@@ -33,7 +33,7 @@ EXPOSES = (
     Sent("nodes", "active", "passive", "ids", "all", note="which rows fall into the same node"),
     Sent("split", "active", "passive", "sizes", "active", note="which column and bin won"),
     Sent(
-        "side", "passive", "active", "binned", "passive", keys=exposes.HELD_OUT, served=True,
+        "side", "passive", "active", "binned", "passive", keys=embedding_messages.HELD_OUT, served=True,
         note="which rows are below the edge of a split",
     ),
     Implied(
@@ -78,7 +78,7 @@ class Config:
 def check(config: RunConfig) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     cfg: Config = config.algorithm
-    problems = shared.check_learning(config)
+    problems = split_methods.check_learning(config)
     if cfg.goss and (cfg.top_rate + cfg.other_rate > 1 or (cfg.top_rate < 1 and not cfg.other_rate)):
         allowed = f"with top_rate={cfg.top_rate}: above 0, and at most 1 together"
         problems.append(Problem("algorithm.other_rate", cfg.other_rate, allowed))

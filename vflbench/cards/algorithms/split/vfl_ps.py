@@ -1,7 +1,7 @@
 """VFL with parameter servers."""
 
-from vflbench.cards.algorithms.split import exposes, shared
-from vflbench.cards.algorithms.split.shared import PairKeys
+from vflbench.cards.algorithms.split import embedding_messages, split_methods
+from vflbench.cards.algorithms.split.split_methods import PairKeys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count
 
@@ -11,13 +11,13 @@ ALGORITHM = AlgorithmInfo(
     paper="the architecture of FATE and PaddleFL; a baseline of PubSub-VFL",
     label="VFL-PS",
     place=2,
-    **shared.FAMILY,
+    **split_methods.FAMILY,
     # any codec: a rounded embedding or gradient is one with noise; replicas stay inside an organisation
     assumes=("aligned_rows",),
 )
-EXPOSES = (*exposes.PAIRED, *exposes.REPLICAS)
-SEARCH = shared.PAIRS
-check = shared.check_learning
+EXPOSES = (*embedding_messages.PAIRED, *embedding_messages.REPLICAS)
+SEARCH = split_methods.PAIRS
+check = split_methods.check_learning
 
 
 @from_conf()

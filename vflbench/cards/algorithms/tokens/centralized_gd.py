@@ -1,7 +1,7 @@
 """Gradient descent on all columns in one place."""
 
-from vflbench.cards.algorithms.tokens import shared
-from vflbench.cards.algorithms.tokens.shared import NetworkKeys
+from vflbench.cards.algorithms.tokens import token_methods
+from vflbench.cards.algorithms.tokens.token_methods import NetworkKeys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Problem, RunConfig, convex_problem
 
@@ -21,7 +21,7 @@ ALGORITHM = AlgorithmInfo(
     accounting=("strict",),
 )
 EXPOSES = ()
-SEARCH = shared.BLOCKS
+SEARCH = token_methods.BLOCKS
 PRIVATE_LR = "needs a number with privacy: without one the step size is 1 / L, which is computed from the data"
 
 
@@ -35,7 +35,7 @@ class Config(NetworkKeys):
 
 def check(config: RunConfig) -> list[Problem]:
     """What is wrong across keys."""
-    return shared.check_networks(config) + check_step(config, convex_problem(config.dataset) is not None)
+    return token_methods.check_networks(config) + check_step(config, convex_problem(config.dataset) is not None)
 
 
 def check_step(config: RunConfig, convex: bool) -> list[Problem]:

@@ -1,6 +1,6 @@
 """DCPA."""
 
-from vflbench.cards.algorithms.tokens import exposes, shared
+from vflbench.cards.algorithms.tokens import token_messages, token_methods
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Implied, Interval, Positive, Sent
 
@@ -32,22 +32,22 @@ ALGORITHM = AlgorithmInfo(
     assumes=("aligned_rows", "labels"),
 )
 EXPOSES = (
-    Sent("dual", "client", "client", "embeddings", "client", noised=exposes.NOISED),
+    Sent("dual", "client", "client", "embeddings", "client", noised=token_messages.NOISED),
     Implied(
         "client", "client", "embeddings", ("dual",), "argued",
         "phi is affine in the sender's X w, with what the receiver sent itself as the rest", exact=True,
-        noised=exposes.NOISED,
+        noised=token_messages.NOISED,
     ),
-    exposes.OPTIMUM,
+    token_messages.OPTIMUM,
 )  # fmt: skip
 SEARCH = {
-    **shared.ITERATIONS,
+    **token_methods.ITERATIONS,
     "algorithm.dual_lr": Interval(0.0003, 0.3, log=True),
 }
 
 
 @from_conf()
-class Config(shared.Keys):
+class Config(token_methods.Keys):
     """Keys of DCPA."""
 
     iterations: Count

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from vflbench.cards.algorithms.tokens import exposes, shared
+from vflbench.cards.algorithms.tokens import token_messages, token_methods
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Implied, Positive, Sent
 
@@ -36,13 +36,13 @@ EXPOSES = (
         "client", "client", "features", ("dual",), "argued",
         "of a client whose only neighbour sees it: X X' v for every v, from which X X' itself follows in time",
     ),
-    exposes.OPTIMUM,
+    token_messages.OPTIMUM,
 )  # fmt: skip
-SEARCH = {**shared.ITERATIONS, "algorithm.variant": ("nids", "extra")}
+SEARCH = {**token_methods.ITERATIONS, "algorithm.variant": ("nids", "extra")}
 
 
 @from_conf()
-class Config(shared.Keys):
+class Config(token_methods.Keys):
     """Keys of EXTRA."""
 
     variant: Literal["extra", "nids"]

@@ -3,8 +3,8 @@
 from typing import Annotated, Literal
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.tokens import exposes, shared
-from vflbench.cards.algorithms.tokens.shared import NetworkKeys
+from vflbench.cards.algorithms.tokens import token_messages, token_methods
+from vflbench.cards.algorithms.tokens.token_methods import NetworkKeys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval, Range, Sent
 
@@ -36,20 +36,20 @@ ALGORITHM = AlgorithmInfo(
     assumes=("aligned_rows", "labels", "seed"),
 )
 EXPOSES = (
-    exposes.UPLINK,
-    *exposes.DOWNLINK,
-    exposes.HOP,
+    token_messages.UPLINK,
+    *token_messages.DOWNLINK,
+    token_messages.HOP,
     Sent("token", "client", "client", "parameters", "server", note="theta_0, of a network"),
-    exposes.STEPS,
-    exposes.VISITS,
-    exposes.OPTIMUM,
+    token_messages.STEPS,
+    token_messages.VISITS,
+    token_messages.OPTIMUM,
 )
 SEARCH = {
-    **shared.STEPS,
-    "algorithm.local_steps": shared.VISIT,
+    **token_methods.STEPS,
+    "algorithm.local_steps": token_methods.VISIT,
     "algorithm.tokens": (1, 2, 4),
     "algorithm.hops": Interval(1, 32, log=True, int=True),
-    **shared.EMBEDDING,
+    **token_methods.EMBEDDING,
     **codecs.ALL,
 }
 

@@ -1,7 +1,7 @@
 """STCD, single-token coordinate descent."""
 
-from vflbench.cards.algorithms.tokens import exposes, shared
-from vflbench.cards.algorithms.tokens.shared import Keys
+from vflbench.cards.algorithms.tokens import token_messages, token_methods
+from vflbench.cards.algorithms.tokens.token_methods import Keys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Interval, Sent
 
@@ -31,13 +31,13 @@ ALGORITHM = AlgorithmInfo(
     assumes=("aligned_rows", "labels", "seed"),
 )
 EXPOSES = (
-    Sent("token", "client", "client", "embeddings", "client", form=("summed",), noised=exposes.NOISED),
-    exposes.VISITS,
-    exposes.OPTIMUM,
+    Sent("token", "client", "client", "embeddings", "client", form=("summed",), noised=token_messages.NOISED),
+    token_messages.VISITS,
+    token_messages.OPTIMUM,
 )
 SEARCH = {
     "algorithm.hops": Interval(10, 400, log=True, int=True),
-    "algorithm.local_steps": shared.VISIT,
+    "algorithm.local_steps": token_methods.VISIT,
 }
 
 

@@ -1,8 +1,8 @@
 """SVFL, which is FedBCD."""
 
 from vflbench.cards.algorithms import codecs
-from vflbench.cards.algorithms.tokens import exposes, shared
-from vflbench.cards.algorithms.tokens.shared import LANCZOS_STEPS, NetworkKeys
+from vflbench.cards.algorithms.tokens import token_messages, token_methods
+from vflbench.cards.algorithms.tokens.token_methods import LANCZOS_STEPS, NetworkKeys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Implied, Sent
 
@@ -43,17 +43,17 @@ EXPOSES = (
         "smoothness", "client", "server", "embeddings", "client",
         when=("lr", None), times=LANCZOS_STEPS, convex=True, note="of a convex problem",
     ),
-    exposes.UPLINK,
-    *exposes.DOWNLINK,
+    token_messages.UPLINK,
+    *token_messages.DOWNLINK,
     Implied(
         "server", "client", "features", ("smoothness",), "gram_recovery",
         "X X' of a client with at most 8 columns: its rows but for a rotation",
         exact=True, times="once", when=("lr", None), convex=True,
     ),
-    exposes.STEPS,
-    exposes.OPTIMUM,
+    token_messages.STEPS,
+    token_messages.OPTIMUM,
 )  # fmt: skip
-SEARCH = {**shared.BLOCKS, **codecs.ALL}
+SEARCH = {**token_methods.BLOCKS, **codecs.ALL}
 
 
 @from_conf()

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from vflbench.cards.algorithms.tokens import exposes, shared
+from vflbench.cards.algorithms.tokens import token_messages, token_methods
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Count, Implied, Sent
 
@@ -37,13 +37,13 @@ EXPOSES = (
         "client", "client", "features", ("product", "direction"), "argued",
         "of a leaf: X X' p for every direction p, so X X' itself after as many iterations as it has columns",
     ),
-    exposes.OPTIMUM,
+    token_messages.OPTIMUM,
 )  # fmt: skip
 SEARCH = {"algorithm.dtype": ("float64", "float32")}
 
 
 @from_conf()
-class Config(shared.Keys):
+class Config(token_methods.Keys):
     """Keys of conjugate gradients over a tree."""
 
     iterations: Count

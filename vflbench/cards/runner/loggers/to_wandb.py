@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from vflbench.cards.runner.loggers import shared
+from vflbench.cards.runner.loggers import extras
 from vflbench.defaults import from_conf
 from vflbench.types import OptionConfig, OptionInfo, Problem
 
@@ -22,4 +22,4 @@ class Config(OptionConfig):
 
 def check(config: Any) -> list[Problem]:
     """A problem if the package is not installed."""
-    return shared.needs("wandb", "wandb")
+    return extras.needs("wandb", "wandb")

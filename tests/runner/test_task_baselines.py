@@ -16,8 +16,8 @@ from vflbench.data.relational import star_schema
 from vflbench.data.tabular import breast_cancer, digits, ridge
 from vflbench.data.tasks import AlignedTask, OwnRows
 from vflbench.models import metrics, trees
-from vflbench.runner import bounds
-from vflbench.runner.bounds import levels  # as it is: conftest.py puts another one there
+from vflbench.runner import task_baselines
+from vflbench.runner.task_baselines import levels  # as it is: conftest.py puts another one there
 from vflbench.types import DataSource, LinkConfig, Metric, NetworkConfig
 
 
@@ -47,10 +47,10 @@ def cache(tmp_path, monkeypatch):
 
 def test_all_but_the_labels_owner_send_their_training_rows():
     task = aligned()
-    assert bounds.ship_it(task) == {
+    assert task_baselines.ship_it(task) == {
         "bytes": 2 * 100 * 2 * 4, "seconds": None, "form": "float32", "stored": 1600, "largest": 800,
     }  # fmt: skip
-    found = bounds.ship_it(ridge.load(ridge_card.Config(samples=30, features=20), "aligned", 4, 0, None))
+    found = task_baselines.ship_it(ridge.load(ridge_card.Config(samples=30, features=20), "aligned", 4, 0, None))
     assert found["bytes"] == 30 * 15 * 8  # float64, as convex problems have them
 
 
@@ -68,7 +68,7 @@ def test_all_workers_but_the_largest_send_rows_and_labels():
     rows = task.public.rows
     assert len(task.shipped()) == 2
     kept = sum(rows) - max(rows)
-    assert bounds.ship_it(task)["stored"] == kept * (64 * 4 + 8)
+    assert task_baselines.ship_it(task)["stored"] == kept * (64 * 4 + 8)
 
 
 def test_clients_of_a_graph_send_features_and_each_edge_once():
@@ -89,8 +89,8 @@ def test_senders_start_together_and_share_the_servers_bandwidth(server, seconds)
     network = NetworkConfig(
         "x", client_server=LinkConfig(50.0, 1.0), client_client=LinkConfig(9.0, 9.0), server_bandwidth_gbps=server
     )
-    shipped = bounds.ship_it(aligned()) | {"bytes": 1_600_000_000, "largest": 800_000_000}
-    assert bounds.on_network(shipped, network)["seconds"] == pytest.approx(seconds)
+    shipped = task_baselines.ship_it(aligned()) | {"bytes": 1_600_000_000, "largest": 800_000_000}
+    assert task_baselines.on_network(shipped, network)["seconds"] == pytest.approx(seconds)
 
 
 # --- alone, centralised, brings ---------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def test_a_level_is_computed_once_and_a_damaged_one_again(cache, monkeypatch, ca
     task = aligned()
     first = levels(task, 0, "auto")
     (kept,) = [path for path in cache.iterdir() if path.is_dir()]
-    monkeypatch.setattr(bounds, "_reached", lambda *_: 1 / 0)
+    monkeypatch.setattr(task_baselines, "_reached", lambda *_: 1 / 0)
     assert levels(task, 0, "auto") == first
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parents[1]))
@@ -164,15 +164,15 @@ def test_other_data_another_seed_and_another_division_are_other_levels(cache, ch
 
 
 def test_many_numbers_are_sampled_and_the_learner_says_so(cache, monkeypatch):
-    monkeypatch.setattr(bounds, "MOST_NUMBERS", 240)
-    monkeypatch.setattr(bounds, "MOST_HELD", 360)
+    monkeypatch.setattr(task_baselines, "MOST_NUMBERS", 240)
+    monkeypatch.setattr(task_baselines, "MOST_HELD", 360)
     seen = []
 
     def reached(splits, own, task, seed):
         seen.append({split: len(table.labels) for split, table in splits.items()})
         return 1.0, 1.0
 
-    monkeypatch.setattr(bounds, "_reached", reached)
+    monkeypatch.setattr(task_baselines, "_reached", reached)
     assert levels(aligned(), 0, "auto")["alone"]["learner"] == "boosted trees on 40 of 100 training rows"
     assert seen[0] == {"train": 40, "val": 60, "test": 60}
     assert levels(aligned(), 0, "full")["alone"]["learner"] == "boosted trees"
@@ -216,10 +216,10 @@ SMALL += ["engine.threads=1", "plot=none"]
 
 
 def test_a_run_has_them_and_floor_none_leaves_the_levels_out(cache, tmp_path, monkeypatch):
-    monkeypatch.setattr(bounds, "levels", levels)
+    monkeypatch.setattr(task_baselines, "levels", levels)
     run = vflbench.run([*SMALL, f"hydra.run.dir={tmp_path / 'a'}"])
     s, task = run.summary, breast_cancer.load(breast_cancer_card.Config(problem="learning"), "aligned", 2, 0, None)
-    shipped = bounds.ship_it(task)
+    shipped = task_baselines.ship_it(task)
     assert {**s["ship_it"], "seconds": None} == shipped and s["ship_it"]["seconds"] == pytest.approx(
         0.136 + shipped["bytes"] * 8 / 0.42e9
     )
@@ -231,7 +231,7 @@ def test_a_run_has_them_and_floor_none_leaves_the_levels_out(cache, tmp_path, mo
 
 
 def test_a_run_is_kept_where_its_floor_fails(cache, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(bounds, "ship_it", lambda task: 1 / 0)
+    monkeypatch.setattr(task_baselines, "ship_it", lambda task: 1 / 0)
     summary = vflbench.run([*SMALL, f"hydra.run.dir={tmp_path / 'a'}"]).summary
     assert summary["status"] == "completed" and "ship_it" not in summary and "ZeroDivisionError" in caplog.text
 

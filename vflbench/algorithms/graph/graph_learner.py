@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vflbench.cards.algorithms.graph.shared import Keys
+from vflbench.cards.algorithms.graph.graph_methods import Keys
 from vflbench.data.graph.sampling import Block
 from vflbench.data.tasks import GraphPart
 from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names

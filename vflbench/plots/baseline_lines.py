@@ -1,6 +1,6 @@
 """Floor and ceiling beside the methods of a picture or a table: ship it, label owner alone, centralised.
 
-What they are is said in runner/bounds.py; here they are read from runs' summaries. Older runs have none.
+What they are is said in runner/task_baselines.py; here they are read from runs' summaries. Older runs have none.
 """
 
 import json
@@ -28,7 +28,7 @@ LITTLE = 0.01  # ... of a share, such as accuracy, below this difference
 
 
 @dataclass(frozen=True)
-class Bounds:
+class Baselines:
     """Floor and ceiling of one division of the data, over its seeds."""
 
     words: str  # what differs from other divisions of the same picture
@@ -44,7 +44,7 @@ class Bounds:
     seeds: int
 
 
-def of(runs: Sequence[Run]) -> list[Bounds]:
+def by_division(runs: Sequence[Run]) -> list[Baselines]:
     """Floor and ceiling of each division of the data among `runs`, of one data set and metric."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
@@ -53,7 +53,7 @@ def of(runs: Sequence[Run]) -> list[Bounds]:
     divisions = [flat(json.loads(key)) for key in groups]
     varied = [key for key in divisions[0] if any(d.get(key) != divisions[0][key] for d in divisions)] if groups else []
     return [
-        _bounds(own, runs, " ".join(f"{key}={division.get(key)}" for key in varied))
+        _baselines(own, runs, " ".join(f"{key}={division.get(key)}" for key in varied))
         for own, division in zip(groups.values(), divisions, strict=True)
     ]
 
@@ -69,7 +69,7 @@ def _division(run: Run) -> dict[str, Any]:
     return {"dataset": config["dataset"], "parties": parts}
 
 
-def _bounds(own: Sequence[Run], every: Sequence[Run], words: str) -> Bounds:
+def _baselines(own: Sequence[Run], every: Sequence[Run], words: str) -> Baselines:
     by_seed = {run.summary["seed"]: run.summary for run in reversed(own)}
     shipped = [summary["ship_it"] for summary in by_seed.values()]
     seconds = {(run.summary["seed"], run.summary["ship_it"]["seconds"]) for run in own}
@@ -95,7 +95,7 @@ def _bounds(own: Sequence[Run], every: Sequence[Run], words: str) -> Bounds:
         entries = [s["brings"][party] for s in by_seed.values() if party in s.get("brings", {})]
         without, gain = (float(np.mean([entry[key] for entry in entries])) for key in ("without", "gain"))
         brings[party] = without, gain
-    return Bounds(
+    return Baselines(
         words,
         float(np.mean([one["bytes"] for one in shipped])),
         float(np.mean([one["largest"] for one in shipped])),
@@ -115,36 +115,36 @@ def _bounds(own: Sequence[Run], every: Sequence[Run], words: str) -> Bounds:
 # --- in words ---------------------------------------------------------------------------------------------------------
 
 
-def nothing(bounds: Bounds, metric: str) -> list[str]:
+def nothing(baselines: Baselines, metric: str) -> list[str]:
     """Parties that bring nothing, or nearly nothing."""
     return [
         party
-        for party, (without, gain) in bounds.brings.items()
+        for party, (without, gain) in baselines.brings.items()
         if gain < (NOTHING[metric] * abs(without) if metric in NOTHING else LITTLE)
     ]
 
 
 def note(runs: Sequence[Run], metric: str) -> str:
     """What each party brings, with a warning where one needs no other, and what gives a line that is missing."""
-    found = of(runs)
+    found = by_division(runs)
     if len(found) != 1:
         return "Several divisions of the data: floor and ceiling of each are in the table." if found else ""
     return " ".join(filter(None, [_brought(found[0], metric), _advice(found[0], metric, runs), _missing(found[0])]))
 
 
-def _brought(bounds: Bounds, metric: str) -> str:
-    if not bounds.brings:
+def _brought(baselines: Baselines, metric: str) -> str:
+    if not baselines.brings:
         return ""
-    without = ", ".join(f"without {party} {value:.4g}" for party, (value, _) in bounds.brings.items())
-    whole = f"{metric} {bounds.levels['centralised'][0]:.4g} with all columns"
-    return f"By {bounds.learners['centralised']}: {whole}, {without}."
+    without = ", ".join(f"without {party} {value:.4g}" for party, (value, _) in baselines.brings.items())
+    whole = f"{metric} {baselines.levels['centralised'][0]:.4g} with all columns"
+    return f"By {baselines.learners['centralised']}: {whole}, {without}."
 
 
-def _advice(bounds: Bounds, metric: str, runs: Sequence[Run]) -> str:
-    idle = nothing(bounds, metric)
+def _advice(baselines: Baselines, metric: str, runs: Sequence[Run]) -> str:
+    idle = nothing(baselines, metric)
     if not idle:
         return ""
-    whole, alone = bounds.levels["centralised"][0], bounds.levels["alone"][0]
+    whole, alone = baselines.levels["centralised"][0], baselines.levels["alone"][0]
     partners = abs(whole - alone) <= (NOTHING[metric] * abs(alone) if metric in NOTHING else LITTLE)
     text = "Partners add nothing here" if partners else f"Nothing is added here by {', '.join(idle)}"
     first = next((run for run in runs if (run.manifest["config"].get("dataset") or {}).get("order") == "file"), None)
@@ -154,14 +154,14 @@ def _advice(bounds: Bounds, metric: str, runs: Sequence[Run]) -> str:
     return f"{text}. Where columns are divided otherwise they may: {command} dataset.order=interleaved"
 
 
-def _missing(bounds: Bounds) -> str:
-    lacking = " and ".join(NAMES[name] for name in NAMES if name not in bounds.levels)
-    return f"No line for {lacking}: {bounds.why}." if bounds.why else ""
+def _missing(baselines: Baselines) -> str:
+    lacking = " and ".join(NAMES[name] for name in NAMES if name not in baselines.levels)
+    return f"No line for {lacking}: {baselines.why}." if baselines.why else ""
 
 
-def _name(bounds: Bounds, level: str) -> str:
+def _name(baselines: Baselines, level: str) -> str:
     """What a level is called."""
-    return "each party alone" if bounds.learners.get(level) in METHODS["alone"] else NAMES[level]
+    return "each party alone" if baselines.learners.get(level) in METHODS["alone"] else NAMES[level]
 
 
 # --- in a table -------------------------------------------------------------------------------------------------------
@@ -176,17 +176,17 @@ def rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
     does not apply.
     """
     found = []
-    for bounds in of(runs):
-        common = {"words": bounds.words, "seeds": bounds.seeds, "largest": None, "validation": None}
+    for baselines in by_division(runs):
+        common = {"words": baselines.words, "seeds": baselines.seeds, "largest": None, "validation": None}
         found.append(
-            {**common, "name": "ship it", "selected": None, "selected_sd": None, "bytes": bounds.bytes}
-            | {"seconds": bounds.seconds, "largest": bounds.largest, "note": bounds.form}
+            {**common, "name": "ship it", "selected": None, "selected_sd": None, "bytes": baselines.bytes}
+            | {"seconds": baselines.seconds, "largest": baselines.largest, "note": baselines.form}
         )
-        for key, (value, sd) in bounds.levels.items():
+        for key, (value, sd) in baselines.levels.items():
             cost = {"bytes": 0.0, "seconds": 0.0} if key == "alone" else {"bytes": None, "seconds": None}
             found.append(
-                {**common, **cost, "name": _name(bounds, key), "selected": value, "selected_sd": sd}
-                | {"note": bounds.learners[key], "validation": bounds.validation.get(key)}
+                {**common, **cost, "name": _name(baselines, key), "selected": value, "selected_sd": sd}
+                | {"note": baselines.learners[key], "validation": baselines.validation.get(key)}
             )
     return found
 
@@ -206,8 +206,8 @@ def cells(runs: Sequence[Run], score: Callable[[float | None, float | None, str]
 
 
 def page(runs: Sequence[Run], metric: str) -> dict[str, Any]:
-    """What the page's script reads (report_page/bounds.js)."""
-    return {"bounds": rows(runs), "divisions": len(of(runs)), "bound_note": note(runs, metric)}
+    """What the page's script reads (report_page/baselines.js)."""
+    return {"bounds": rows(runs), "divisions": len(by_division(runs)), "bound_note": note(runs, metric)}
 
 
 # --- in a picture -----------------------------------------------------------------------------------------------------
@@ -222,16 +222,22 @@ def draw(axes: Axes, runs: Sequence[Run] | Sequence[Mapping[str, Any]], x: str, 
     x : the column that the curves are drawn against, divided by `scale`.
     """
     given = [run for run in runs if isinstance(run, Run)]
-    found = of(given) if given else [_bounds_of(runs[0])] if isinstance(runs[0], Mapping) and _has(runs[0]) else []
+    found = by_division(given)
+    if not given and isinstance(runs[0], Mapping) and _has(runs[0]):
+        found = [_baselines_of(runs[0])]
     if len(found) != 1 or metric == "loss":  # several divisions: the report's table has them
         return
-    bounds = found[0]
+    baselines = found[0]
     if metric != TRAINING_METRIC:
-        _across(axes, bounds, rising=metric != "rmse")
-    place = {"bytes": bounds.bytes, "communication_seconds": bounds.seconds, "virtual_seconds": bounds.seconds}.get(x)
+        _across(axes, baselines, rising=metric != "rmse")
+    place = {
+        "bytes": baselines.bytes,
+        "communication_seconds": baselines.seconds,
+        "virtual_seconds": baselines.seconds,
+    }.get(x)
     if place is not None:
-        text = f"ship it, {human_bytes(bounds.bytes) if x == 'bytes' else f'{place:.3g} s'}"
-        shown = [] if metric == TRAINING_METRIC else [value for value, _ in bounds.levels.values()]
+        text = f"ship it, {human_bytes(baselines.bytes) if x == 'bytes' else f'{place:.3g} s'}"
+        shown = [] if metric == TRAINING_METRIC else [value for value, _ in baselines.levels.values()]
         _upright(axes, place / scale, text, shown)
 
 
@@ -239,7 +245,7 @@ def _has(summary: Mapping[str, Any]) -> bool:
     return bool(summary.get("ship_it", {}).get("bytes"))
 
 
-def _bounds_of(summary: Mapping[str, Any]) -> Bounds:
+def _baselines_of(summary: Mapping[str, Any]) -> Baselines:
     """Of one run, from its summary."""
     shipped = summary["ship_it"]
     levels: dict[str, tuple[float, float | None]] = {}
@@ -247,18 +253,18 @@ def _bounds_of(summary: Mapping[str, Any]) -> Bounds:
         if (value := (summary.get(name) or {}).get("value")) is not None:
             levels[name] = (value, None)
     costs = shipped["bytes"], shipped["largest"], shipped["seconds"]
-    return Bounds("", *costs, shipped["form"], levels, {}, {}, "", {}, 1)
+    return Baselines("", *costs, shipped["form"], levels, {}, {}, "", {}, 1)
 
 
-def _across(axes: Axes, bounds: Bounds, rising: bool) -> None:
+def _across(axes: Axes, baselines: Baselines, rising: bool) -> None:
     """The levels as dashed lines, each labelled at its right end: the higher one above it, the lower one below."""
-    ordered = sorted(bounds.levels, key=lambda name: bounds.levels[name][0])
+    ordered = sorted(baselines.levels, key=lambda name: baselines.levels[name][0])
     for place, name in enumerate(ordered):
-        value = bounds.levels[name][0]
+        value = baselines.levels[name][0]
         axes.axhline(value, color=INK, linestyle=(0, (6, 3)), linewidth=1.1, zorder=1.5)
         low = place == 0 and (len(ordered) > 1 or rising)  # curves end above a lone line
         axes.annotate(
-            f"{_name(bounds, name)} {value:.4g}", (1.0, value), xycoords=("axes fraction", "data"),
+            f"{_name(baselines, name)} {value:.4g}", (1.0, value), xycoords=("axes fraction", "data"),
             xytext=(-2, -3 if low else 3), textcoords="offset points", ha="right", va="top" if low else "bottom",
             fontsize=8, color=INK, bbox=BOX, zorder=4,
         )  # fmt: skip

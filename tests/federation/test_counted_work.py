@@ -11,13 +11,13 @@ import torch
 
 from tests.federation.toys import run_programs
 from vflbench import config, registry
-from vflbench.algorithms.split.shared import Side
+from vflbench.algorithms.split.worker_replica import Side
 from vflbench.data.tasks import AlignedPart, AlignedPublic
-from vflbench.federation import work
+from vflbench.federation import counted_work
 from vflbench.federation.clock import ComputeClock
+from vflbench.federation.counted_work import Work
 from vflbench.federation.delays import Delays
 from vflbench.federation.party import PartySpec, batchable
-from vflbench.federation.work import Work
 from vflbench.papers import definition, jobs
 from vflbench.runner import rates
 from vflbench.types import ComputeConfig, ConfigError, NetworkConfig, RunConfig
@@ -37,17 +37,17 @@ def made(*overrides: str) -> RunConfig:
 
 def test_work_by_hand() -> None:
     """(3, 4) times (4, 5), plus 1: two operations, 2 x 60 flops, two results of 15 numbers."""
-    result, done = work.counted(lambda a, b: a @ b + 1, torch.ones(3, 4), torch.ones(4, 5))
+    result, done = counted_work.counted(lambda a, b: a @ b + 1, torch.ones(3, 4), torch.ones(4, 5))
     assert result.tolist() == [[5.0] * 5] * 3
     assert done == Work(2, 120, 30)
     constants = ComputeConfig(operation_seconds=1.0, flop_seconds=0.01, number_seconds=0.1)
     assert done.seconds(constants) == pytest.approx(2 + 1.2 + 3)
-    assert work.counted(lambda: np.ones(3) + 1)[1] == Work()
+    assert counted_work.counted(lambda: np.ones(3) + 1)[1] == Work()
 
 
 def test_work_is_linear_in_the_rows() -> None:
     def made(rows: int) -> Work:
-        return work.counted(torch.nn.Linear(4, 5), torch.ones(rows, 4))[1]
+        return counted_work.counted(torch.nn.Linear(4, 5), torch.ones(rows, 4))[1]
 
     assert made(3).of(made(2), 100) == made(100)
 
@@ -83,11 +83,11 @@ def test_what_a_batch_is_charged_is_the_work_it_does() -> None:
     rows = np.arange(20)
     passive._embed(rows, 0)  # the first one measures the memory of a graph
     with torch.no_grad():
-        made_, embed = work.counted(lambda: torch.enable_grad()(passive._embed)(rows, 0))
+        made_, embed = counted_work.counted(lambda: torch.enable_grad()(passive._embed)(rows, 0))
     dz = torch.ones_like(made_.z)
     with torch.enable_grad():
         passive._backward(made_, rows, dz, True)
-        back = work.counted(lambda: passive._backward(passive._embed(rows, 0), rows, dz, True))[1]
+        back = counted_work.counted(lambda: passive._backward(passive._embed(rows, 0), rows, dz, True))[1]
     constants = passive.config.compute
     both = passive.seconds("embed", 20) + passive.seconds("backward", 20)
     assert passive.seconds("embed", 20) == pytest.approx(embed.seconds(constants), rel=0.15)
@@ -113,7 +113,7 @@ def test_the_clock_charges_what_pytorch_does_and_else_the_cost() -> None:
         assert run_programs({"server": program}, clock=clock, batch_compute=False).order[0].now == alone
         return alone
 
-    assert by(product, large, 0.5) == work.counted(product, large, 0.5)[1].seconds(found)
+    assert by(product, large, 0.5) == counted_work.counted(product, large, 0.5)[1].seconds(found)
     assert by(product, large, 0.5) == by(product, large, 0.25) > by(product, small, 0.5) > 0
     assert by(lambda: np.ones(3)) == found.base_seconds + 7 * found.seconds_per_unit
 

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from vflbench.plots import bounds, curves, report, report_terminal
+from vflbench.plots import baseline_lines, curves, report, report_terminal
 from vflbench.types import Metric
 
 SHIPPED = {"bytes": 12_000_000, "seconds": 5.0, "form": "float32", "stored": 12_000_000, "largest": 6_000_000}
@@ -39,7 +39,7 @@ def lines(figure: Figure) -> tuple[list[str], list[float], list[float]]:
     """A figure's direct labels, the heights of its level lines, and the places of upright ones."""
     (axes,) = figure.axes
     labels = [text.get_text() for text in axes.texts]
-    dashed = [line for line in axes.lines if line.get_color() == bounds.INK]
+    dashed = [line for line in axes.lines if line.get_color() == baseline_lines.INK]
     level = [float(line.get_ydata()[0]) for line in dashed if list(line.get_xdata()) == [0, 1]]
     upright = [float(line.get_xdata()[0]) for line in dashed if list(line.get_ydata()) == [0, 1]]
     return labels, level, upright
@@ -93,7 +93,7 @@ def test_an_older_run_beside_a_new_one_is_said_to_be_charged_less(make_run: Any,
 
 def test_a_method_without_a_number_of_parts_has_the_division_of_one_part(make_run: Any):
     runs = [make_run("r", options={"parts": 1}, extra=floor()), make_run("s", algorithm="gram_once", extra=floor())]
-    assert len(bounds.of(runs)) == 1
+    assert len(baseline_lines.by_division(runs)) == 1
 
 
 @pytest.mark.parametrize("older", [True, False])
@@ -105,10 +105,13 @@ def test_without_floor_or_with_two_divisions_the_picture_is_as_before(make_run: 
     curves.draw_runs(runs, Path("nowhere"), "bytes")
     assert lines(drawn[0]) == ([], [], [])
     if older:
-        assert bounds.rows(runs) == [] and bounds.note(runs, "accuracy") == ""
+        assert baseline_lines.rows(runs) == [] and baseline_lines.note(runs, "accuracy") == ""
     else:
-        assert [row["words"] for row in bounds.rows(runs) if row["name"] == "ship it"] == ["parties=2", "parties=3"]
-        assert "Several divisions" in bounds.note(runs, "accuracy")
+        assert [row["words"] for row in baseline_lines.rows(runs) if row["name"] == "ship it"] == [
+            "parties=2",
+            "parties=3",
+        ]
+        assert "Several divisions" in baseline_lines.note(runs, "accuracy")
 
 
 def test_a_number_of_parties_that_the_data_decide_is_no_other_division(make_run: Any):
@@ -118,10 +121,10 @@ def test_a_number_of_parties_that_the_data_decide_is_no_other_division(make_run:
         make_run(name, algorithm=name, options={"parties": parties}, extra=floor(brings=brings))
         for name, parties in (("vfl", 2), ("vfl_sgd", None))
     ]
-    (found,) = bounds.of(runs)
+    (found,) = baseline_lines.by_division(runs)
     assert found.words == ""
     runs.append(make_run("three", algorithm="vfl", options={"parties": 3}, extra=floor()))
-    assert len(bounds.of(runs)) == 2
+    assert len(baseline_lines.by_division(runs)) == 2
 
 
 def test_a_number_of_parties_that_was_adapted_is_no_other_division(make_run: Any):
@@ -131,20 +134,22 @@ def test_a_number_of_parties_that_was_adapted_is_no_other_division(make_run: Any
         make_run("a", algorithm="vfl", options={"parties": 2}, extra=floor()),
         make_run("b", algorithm="svfl", options={"parties": 40}, extra=floor() | adapted),
     ]
-    (found,) = bounds.of(runs)
-    assert found.words == "" and "Several divisions" not in bounds.note(runs, "accuracy")
+    (found,) = baseline_lines.by_division(runs)
+    assert found.words == "" and "Several divisions" not in baseline_lines.note(runs, "accuracy")
 
 
 def test_where_all_have_labels_a_method_that_is_shown_is_the_line(make_run: Any):
     none = {"metric": "accuracy", "value": None, "learner": None, "why": "every client has labels: use it"}
     own = floor(alone=0, whole=0) | {"alone": none, "centralised": none, "brings": {}}
     glasu = make_run("r", extra=own)
-    assert bounds.note([glasu], "accuracy").startswith("No line for label owner alone and centralised: every client")
+    assert baseline_lines.note([glasu], "accuracy").startswith(
+        "No line for label owner alone and centralised: every client"
+    )
     alone = make_run("s", algorithm="standalone_gnn", level=lambda t: 0.4, extra=own)
-    (found,) = bounds.of([glasu, alone])
+    (found,) = baseline_lines.by_division([glasu, alone])
     assert found.levels == {"alone": (0.4, None)} and found.learners == {"alone": "standalone_gnn"}
-    assert [row["name"] for row in bounds.rows([glasu, alone])] == ["ship it", "each party alone"]
-    assert bounds.note([glasu, alone], "accuracy").startswith("No line for centralised:")
+    assert [row["name"] for row in baseline_lines.rows([glasu, alone])] == ["ship it", "each party alone"]
+    assert baseline_lines.note([glasu, alone], "accuracy").startswith("No line for centralised:")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +165,7 @@ def test_it_says_where_partners_add_nothing(make_run: Any, metric, alone, whole,
     brings = {"party 0": {"without": whole + 50, "gain": 50.0}, "party 1": {"without": alone, "gain": gain}}
     goal = "min" if metric == "rmse" else "max"
     run = make_run("r", metric=Metric(metric, goal), extra=floor(alone, whole, brings=brings))
-    said = bounds.note([run], metric)
+    said = baseline_lines.note([run], metric)
     assert f"{whole:.4g} with all columns" in said and f"without party 1 {alone:.4g}" in said
     assert ("add nothing" in said) == bool(says) and said.endswith(says or ".")
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from vflbench.cards.models.shared import COMPOSED, SHARES
+from vflbench.cards.models.model_facts import COMPOSED, SHARES
 from vflbench.cards.privacy.keys import serving_of
 from vflbench.defaults import from_conf
 from vflbench.types import Count, Interval, Positive, Problem, Range, RunConfig, convex_problem

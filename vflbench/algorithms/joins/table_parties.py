@@ -1,4 +1,4 @@
-"""What the methods over joins share beside messages: a client's table with its model, the server's labels, checks."""
+"""The parties of methods over joins: a client's table with its model, the server's labels, and checks of the tables."""
 
 import warnings
 from collections.abc import Sequence
@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from vflbench import seeding
-from vflbench.algorithms.joins import stability
-from vflbench.cards.algorithms.joins.shared import CONVEX, PartKeys
+from vflbench.cards.algorithms.joins.join_methods import CONVEX, PartKeys
 from vflbench.data.tasks import (
     AlignedPart,
     AlignedPublic,
@@ -86,38 +85,12 @@ class Labels:
         self.y = values.to(device=me.device, dtype=torch.int64 if public.classes else DTYPES[config.model.dtype])
 
 
-DIAGNOSED = 20_000  # training rows of the label table from which the bound on rho is estimated
-
-
-def may_diverge(public: Public, config: RunConfig) -> bool:
-    """Whether the bound on rho (stability.py) is known for this run, and rho could be below it.
-
-    The overlap of M tables is at most M.
-    """
-    known = (
-        not public.classes
-        and config.model.name == "linear"
-        and not config.model.relu_output
-        and not config.algorithm.proximal
-    )
-    return known and config.algorithm.rho <= (3 * public.blocks - 4) / 2
-
-
 def parties(server: Program, client: Program, parts: Sequence[Any]) -> dict[str, PartySpec]:
     """The server, and one client per part of the data, `client_0` ..."""
     names = party_names("client", len(parts))
     return {SERVER: PartySpec(server, role="server")} | {
         name: PartySpec(client, part) for name, part in zip(names, parts, strict=True)
     }
-
-
-def decide(task: RelationalTask | AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
-    """Decide nothing, but warn where rho is too small for these data (stability.py)."""
-    if may_diverge(task.public, config):
-        blocks = task.sample(DIAGNOSED, seeding.stream(config.seed, "diagnosis"))
-        intercepts = partial.intercepts(config.model, task.public.blocks, task.public.owner)
-        stability.warn(config.algorithm.rho, blocks, intercepts)
-    return config, {}
 
 
 def check_learning(task: AlignedTask, config: RunConfig) -> None:

@@ -1,4 +1,4 @@
-"""What split learning methods share: their parties and checks, and what one worker does with its own rows.
+"""One worker's replica of its organisation's model, and the exchanges that more than one method has.
 
 The algorithm decides which messages are sent, and when.
 """
@@ -16,20 +16,18 @@ import torch
 from torch import Tensor, nn
 
 from vflbench.algorithms.split import private
-from vflbench.cards.algorithms.split.shared import HELD_OUT
-from vflbench.cards.models.shared import IMAGES
-from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
-from vflbench.federation import work
+from vflbench.algorithms.split.organisations import ACTIVE, passive_parties
+from vflbench.cards.models.model_facts import IMAGES
+from vflbench.data.tasks import AlignedPart, AlignedPublic
+from vflbench.federation import counted_work
+from vflbench.federation.counted_work import Work
 from vflbench.federation.delays import Delays
-from vflbench.federation.party import PartySpec, Program, party_names
-from vflbench.federation.work import Work
 from vflbench.models import DTYPES, columns, vertical
 from vflbench.models.split_learning import Active, Embedded, Passive
 from vflbench.models.vertical import DEEP
 from vflbench.privacy import serving
-from vflbench.types import ConfigError, Problem, RunConfig
+from vflbench.types import RunConfig
 
-ACTIVE = "active"  # the organisation that has the labels, and that organisation's own party
 log = logging.getLogger(__name__)
 SCORED = 65536  # held-out rows that are scored at once: a table may be larger than memory
 
@@ -58,57 +56,6 @@ class Gradient(NamedTuple):
     attempt: int
     time: float
     dz: Tensor  # d loss / d z
-
-
-def check_task(config: RunConfig, task: AlignedTask) -> None:
-    """Check that split learning can train on the data.
-
-    Raises
-    ------
-    ConfigError : a batch is larger than the training rows; the problem is convex, so that nothing is held out; or a CNN
-        gets feature columns.
-    """
-    public, problems = task.public, []
-    if config.model.name in IMAGES and task.features[0].ndim == 2:
-        problems.append(
-            Problem("model", config.model.name, "takes image views, and these are feature columns: use split_mlp")
-        )
-    if config.algorithm.batch_size > public.samples:
-        allowed = f"there are {public.samples} training rows: at most that many in a batch"
-        problems.append(Problem("algorithm.batch_size", config.algorithm.batch_size, allowed))
-    if public.objective is not None:
-        problems.append(Problem("dataset.problem", public.objective.kind, HELD_OUT))
-    if problems:
-        raise ConfigError(problems)
-    if config.compute.name == "paper_table8" and config.model.name not in DEEP:
-        log.warning(
-            "computing is charged as PubSub-VFL's Table 8 measured it, on ten layers, and not as model=%s takes",
-            config.model.name,
-        )
-
-
-def most(task: AlignedTask, config: RunConfig) -> dict[str, int]:
-    """The rows of a batch and the workers of a party, at most: there are no more rows, and no more batches."""
-    cfg, samples = config.algorithm, task.public.samples
-    count = math.ceil(samples / min(cfg.batch_size, samples))
-    return {"algorithm.batch_size": samples, "algorithm.workers": count, "algorithm.passive_workers": count}
-
-
-def check_batches(config: RunConfig, samples: int, **workers: int) -> None:
-    """Check that an epoch has a batch for every worker.
-
-    Parameters
-    ----------
-    workers : key of the configuration -> number of workers.
-
-    Raises
-    ------
-    ConfigError : one of the numbers is larger than the number of batches.
-    """
-    count = math.ceil(samples / config.algorithm.batch_size)
-    allowed = f"an epoch has {count} batches: at most that many workers, or a smaller batch_size"
-    if problems := [Problem(f"algorithm.{key}", number, allowed) for key, number in workers.items() if number > count]:
-        raise ConfigError(problems)
 
 
 class Side:
@@ -212,22 +159,22 @@ class Side:
         def taken() -> Tensor:
             return self.rows(self.data.features, rows)
 
-        update = work.step(self.optimiser, self.theta)
+        update = counted_work.step(self.optimiser, self.theta)
         if self.data.labels is None:
-            made, embed = work.counted(lambda: self.model.embed(taken()))
+            made, embed = counted_work.counted(lambda: self.model.embed(taken()))
             dz = torch.zeros_like(made.z)
-            _, back = work.counted(lambda: self.model.gradient(made, taken, dz, self.me.privacy))
+            _, back = counted_work.counted(lambda: self.model.gradient(made, taken, dz, self.me.privacy))
             return {"embed": embed, "backward": back + update}
         labels = torch.from_numpy(self.data.labels[rows]).to(self.me.device)
         zs = [self.theta.new_zeros((len(rows), self.width)) for _ in range(self.passive)]
-        _, learn = work.counted(lambda: self.model.gradients(taken(), labels, zs, private.loss_of(self.me)))
+        _, learn = counted_work.counted(lambda: self.model.gradients(taken(), labels, zs, private.loss_of(self.me)))
         return {"learn": learn + update}
 
     def serving(self, workers: int) -> float:
         """Seconds of one synchronisation of a parameter server with `workers` workers, on the modelled clock."""
         if not self.counts:
             return self.config.compute.server_seconds * workers
-        return work.counted(average, [self.theta] * workers)[1].seconds(self.config.compute)
+        return counted_work.counted(average, [self.theta] * workers)[1].seconds(self.config.compute)
 
     def _embed(self, rows: np.ndarray, waiting: int) -> Embedded:
         x = self.rows(self.data.features, rows)
@@ -278,70 +225,7 @@ def _parts(x: np.ndarray) -> list[slice]:
     return [slice(first, first + SCORED) for first in range(0, max(len(x), 1), SCORED)]
 
 
-# --- organisations ----------------------------------------------------------------------------------------------------
-
-
-Sides = tuple[Program, Program]  # the active organisation's program, and that of every passive one
-
-
-def parties(task: AlignedTask, config: RunConfig, programs: Sides) -> dict[str, PartySpec]:
-    """One party per organisation: `active`, `passive_1` ...
-
-    Raises
-    ------
-    ConfigError : as `check_task`.
-    """
-    check_task(config, task)
-    delays, specs = Delays(config.compute), {}
-    for number, name in enumerate(organisations(task)):
-        role = "server" if number == 0 else "client"
-        specs[name] = PartySpec(programs[number > 0], task.part(number), role, cores=delays.cores(number, 1))
-    return specs
-
-
-def teams(
-    task: AlignedTask, config: RunConfig, hubs: Sides, workers: Sides, counts: tuple[int, int], expendable: bool = False
-) -> dict[str, PartySpec]:
-    """A hub or parameter server and workers per organisation: `active`, `active_worker_0` ...
-
-    Parameters
-    ----------
-    hubs, workers : their programs.
-    counts : workers of the active organisation, and of each passive one.
-    expendable : whether the run goes on when the process of a worker dies.
-
-    Raises
-    ------
-    ConfigError : as `check_task`.
-    """
-    check_task(config, task)
-    delays, specs = Delays(config.compute), {}
-    for number, organisation in enumerate(organisations(task)):
-        passive = number > 0
-        role, data = "client" if passive else "server", task.part(number)
-        specs[organisation] = PartySpec(hubs[passive], data, role, organisation, cores=1.0)
-        cores = delays.cores(number, counts[passive])
-        for name in workers_of(organisation, counts[passive]):
-            specs[name] = PartySpec(workers[passive], data, role, organisation, cores=cores, expendable=expendable)
-    return specs
-
-
-def organisations(task: AlignedTask) -> list[str]:
-    """The names of the organisations' own parties: `active`, `passive_1` ..."""
-    return [ACTIVE, *party_names("passive", task.parties)[1:]]
-
-
-def workers_of(organisation: str, count: int) -> list[str]:
-    """The names of an organisation's `count` workers."""
-    return party_names(f"{organisation}_worker", count)
-
-
 # --- exchanges that more than one method has --------------------------------------------------------------------------
-
-
-def passive_parties(me: Any) -> list[str]:
-    """The passive organisations' own parties, without their workers."""
-    return [name for name in me.clients if "_worker_" not in name]
 
 
 async def run_ahead(
