@@ -17,9 +17,10 @@ from scipy import stats
 
 from tests.choosing.made import curves, method, record
 from vflbench import exposure
-from vflbench.choosing import answer, baselines, commands, formatting, page, terminal
+from vflbench.choosing import answer, baselines, commands, page, terminal
 from vflbench.choosing.commands import written
 from vflbench.choosing.record import Excluded, Method, Trial
+from vflbench.choosing.search import missed
 from vflbench.results.compare import paired
 from vflbench.types import VflbenchError
 
@@ -111,8 +112,8 @@ def test_nothing_reaches_the_target(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_of_a_method_that_missed_the_target_trials_that_were_ended_are_told() -> None:
     one = Trial(0, {}, "trials/0", "completed", False, 0.8, 1e6, None, 0.0, 1.0)
     two = replace(one, number=1, status="budget", metric=0.7)
-    assert formatting.missed([one], one).endswith("value is 0.8")
-    assert formatting.missed([one, two], one).endswith("value is 0.8; 1 of 2 trials had been ended")
+    assert missed([one], one).endswith("value is 0.8")
+    assert missed([one, two], one).endswith("value is 0.8; 1 of 2 trials had been ended")
 
 
 def test_the_label_owner_alone_is_enough(tmp_path: Path) -> None:

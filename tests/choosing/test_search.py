@@ -17,7 +17,9 @@ import yaml
 
 from vflbench import cli, config
 from vflbench.choosing import disclosure, halving, spaces, trial_ranking
+from vflbench.choosing.confirmation import Confirmation
 from vflbench.choosing.halving import Halving
+from vflbench.choosing.levels import Levels
 from vflbench.choosing.question import parse
 from vflbench.choosing.record import FILE, Method, Record, Trial
 from vflbench.choosing.search import Search
@@ -51,8 +53,8 @@ def searching(*methods: Method, trials_each: int, target: str = "0.8") -> Search
     record = Record(
         {**asked.asked(), "metric": "accuracy", "goal": "max"}, methods=list(methods), trials_each=trials_each
     )
-    work = Backend(lambda *_: "", lambda *_: {}, lambda _: None)
-    return Search(asked, Path("nowhere"), record, [], work)
+    backend = Backend(lambda *_: "", lambda *_: {}, lambda _: None)
+    return Search(asked, Path("nowhere"), record, [], backend)
 
 
 def test_the_best_is_the_cheapest_to_the_target_and_an_incomplete_level_counts_for_nobody(
@@ -135,7 +137,7 @@ def test_each_further_seed_is_trained_once(tmp_path: Path) -> None:
     for _ in range(2):  # nothing is left for the second time
         search = Search(asked, tmp_path, record, [], Backend(train, lambda *_: {}, lambda _: None))
         with search.workers:
-            search._repeat()
+            search.confirmation.repeat()
     assert told == [
         ["2-seed5", "algorithm.lr=0.2", "seed=5"],
         ["2-seed6", "algorithm.lr=0.2", "seed=6"],
@@ -155,12 +157,12 @@ def test_a_bound_is_of_those_that_show_no_more_and_have_the_same_mechanism() -> 
     sums = Method("a", "none", [], {}, [trial(0, 100.0, 0.8, "sums")])
     more = Method("b", "none", [], {}, [trial(0, 20.0, 0.8, "raw sums")])
     noised = Method("c", "dp_sgd", [], {}, [trial(0, 5.0, 0.8, "~sums")])
-    search = searching(sums, more, noised, trials_each=1)
+    levels = searching(sums, more, noised, trials_each=1).levels
     new = Method("d", "none", [], {})
-    assert search._bound(new, ["sums"]) == ["max_bytes=150.0"]  # 1.5 times that of `a`; `b` shows raw columns too
-    assert search._bound(new, ["raw", "sums"]) == ["max_bytes=30.0"]
-    assert search._bound(new, ["gradient"]) == []
-    assert search._bound(Method("e", "dp_sgd", [], {}), ["~sums"]) == ["max_bytes=7.5"]
+    assert levels._bound(new, ["sums"]) == ["max_bytes=150.0"]  # 1.5 times that of `a`; `b` shows raw columns too
+    assert levels._bound(new, ["raw", "sums"]) == ["max_bytes=30.0"]
+    assert levels._bound(new, ["gradient"]) == []
+    assert levels._bound(Method("e", "dp_sgd", [], {}), ["~sums"]) == ["max_bytes=7.5"]
 
 
 def test_noise_shows_less_than_the_same_without() -> None:
@@ -175,8 +177,8 @@ def test_a_range_is_widened_once_where_the_best_value_is_at_its_edge() -> None:
     ]
     method = Method("a", "none", [], space, trials)
     search = searching(method, trials_each=3)
-    search._widen(3)
-    search._widen(3)
+    search.levels._widen(3)
+    search.levels._widen(3)
     assert method.space["algorithm.lr"]["high"] == 10.0 and method.widened == ["algorithm.lr"]
 
 
@@ -197,13 +199,13 @@ def test_a_larger_budget_goes_on_with_what_a_smaller_one_left_out(monkeypatch: p
 def test_a_stopped_search_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Record, "write", lambda *_: None)
 
-    def stopped(_: Search) -> None:
+    def stopped(_: Levels) -> None:
         raise KeyboardInterrupt
 
     a = Method("glasu", "none", [], {}, [trial(0, 50.0, 0.81)])
     b = Method("ensemble", "none", [], {})
     search = searching(a, b, trials_each=0)
-    monkeypatch.setattr(Search, "_trials", stopped)
+    monkeypatch.setattr(Levels, "run", stopped)
     with pytest.raises(KeyboardInterrupt):
         search.run()
     assert (search.record.status, a.best, b.out) == ("interrupted", 0, "the search was stopped before it was tried")
@@ -231,7 +233,7 @@ def test_a_budget_that_tries_nothing_is_no_complete_search(monkeypatch: pytest.M
     monkeypatch.setattr(Record, "write", lambda *_: None)
     search = searching(Method("glasu", "none", [], {}), trials_each=0)
     search.question.budget = 1.0
-    search.began -= 2.0
+    search.journal.began -= 2.0
     assert search.run().status == "out of budget"
     assert search.record.methods[0].out == "the budget ended before it was tried"
 
@@ -242,19 +244,19 @@ def test_a_value_that_does_not_go_with_the_others_is_left_out_of_a_trial(monkeyp
     for form, kept in (("bins", {"algorithm.form": "bins"}), ("raw", {"algorithm.form": "raw", "codec": "int8"})):
         words = ["algorithm=send_once", "dataset=breast_cancer", "dataset.problem=learning"]
         method = Method("send_once", "none", words, {"algorithm.form": [form], "codec": ["int8"]})
-        task = searching(method, trials_each=0)._trial(method, 1)
+        task = searching(method, trials_each=0).levels._trial(method, 1)
         assert task is not None and task.about["values"] == kept
         assert ("codec=int8" in task.arguments[0]) == ("codec" in kept) and f"algorithm.form={form}" in task.arguments[
             0
         ]
     refused = Method("send_once", "none", [*words, "codec=int8"], {})
     search = searching(refused, trials_each=0)
-    assert search._trial(refused, 0) is None and refused.trials[0].status == "failed"
+    assert search.levels._trial(refused, 0) is None and refused.trials[0].status == "failed"
     values, space = {"codec": "topk", "codec.fraction": 0.1, "model.codecs": 1}, {"codec": ["topk", "none"]}
     assert spaces.without(values, [Problem("codec", "topk", "")], space) == {"model.codecs": 1}
     wrong = {"algorithm.bins": {"low": 300, "high": 900, "log": True, "int": True}}  # of a space of the user's own
     method = Method("send_once", "none", words, wrong)
-    assert searching(method, trials_each=0)._trial(method, 1) is None and "256" in str(method.trials[0].reason)
+    assert searching(method, trials_each=0).levels._trial(method, 1) is None and "256" in str(method.trials[0].reason)
 
 
 def test_runs_of_other_experiments_are_refused() -> None:
@@ -274,7 +276,7 @@ def test_runs_of_other_experiments_are_refused() -> None:
 
 def test_more_trials_after_a_final_has_begun_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Record, "write", lambda *_: None)
-    monkeypatch.setattr(Search, "_finals", lambda _: None)
+    monkeypatch.setattr(Confirmation, "confirm", lambda _: None)
     method = Method("glasu", "none", [], {}, trials=[trial(0, 1.0, 0.9)], best=0, finals=["finals/glasu/1"])
     search = searching(method, trials_each=1)
     search.run()  # of eight that were asked for
@@ -286,12 +288,12 @@ def test_no_method_takes_the_time_of_all_others(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Record, "write", lambda *_: None)
     slow, fast = (Method(name, "none", [], {}, wall_seconds=wall) for name, wall in (("mtcd", 20.0), ("vfl", 10.0)))
     search = searching(slow, fast, trials_each=0)
-    search._leave_out_slow()
+    search.levels._leave_out_slow()
     assert slow.out is None  # without a budget everything is tried
     search.question.budget = 100.0  # 60 s for trials, a quarter of them for one
-    search._leave_out_slow()
+    search.levels._leave_out_slow()
     assert slow.out is not None and slow.out.startswith("the budget is too small") and fast.out is None
-    halt = search._halving(fast, 0)
+    halt = search.levels._halving(fast, 0)
     assert halt.slow is not None and halt.slow - time.time() == pytest.approx(15.0, abs=2.0)
     assert halt(rows(0.5)) is None
     halt.slow = time.time() - 1
@@ -323,10 +325,10 @@ def test_at_a_rung_the_best_third_goes_on() -> None:
 def test_without_pruning_trials_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     method = Method("glasu", "none", [], {}, [trial(0, 50.0, 0.81)])
     search = searching(method, trials_each=2)
-    search.paths = {method.trials[0].folder: [(50.0, 0.81)]}
-    assert search._halving(method, 1).whole == 50.0
+    search.levels.paths = {method.trials[0].folder: [(50.0, 0.81)]}
+    assert search.levels._halving(method, 1).whole == 50.0
     search.question.prune = False
-    assert search._halving(method, 1).whole is None
+    assert search.levels._halving(method, 1).whole is None
 
 
 def test_of_evaluations_at_one_cost_the_first_counts() -> None:
@@ -443,7 +445,7 @@ def test_ctrl_c_ends_processes_that_train_side_by_side(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_bounds_and_rungs_do_not_change_who_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     choose(tmp_path / "pruned", "trials=4")
-    monkeypatch.setattr(Search, "_bound", lambda *_: [])
+    monkeypatch.setattr(Levels, "_bound", lambda *_: [])
     monkeypatch.setattr(Halving, "__call__", lambda *_: None)
     choose(tmp_path / "whole", "trials=4")
     best = []

@@ -11,6 +11,7 @@ from vflbench.choosing import baselines, method_ranking, network_map, trial_coun
 from vflbench.choosing.commands import training_command
 from vflbench.choosing.formatting import PAGE, label, spent_words
 from vflbench.choosing.method_ranking import Contender, Ranked
+from vflbench.choosing.question import COSTS
 from vflbench.choosing.record import Record
 from vflbench.choosing.trial_ranking import best as best_trial
 from vflbench.exposure import UNVERIFIED
@@ -117,7 +118,7 @@ def _row(row: Ranked, place: int | None, question: Mapping[str, Any], folder: Pa
     one, target = row.contender, float(question["target"])
     method, runs = one.method, one.runs
     best = next((trial for trial in method.trials if trial.number == method.best), None)
-    spent = {axis: one.spent(axis, target) for axis in (*method_ranking.AXES, "communication_seconds")}
+    spent = {axis: one.spent(axis, target) for axis in (*COSTS, "communication_seconds")}
     test = moments([value for run in runs if (value := score_of(run.summary["metric"])) is not None])
     known = moments(one.best())
     return {

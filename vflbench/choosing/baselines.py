@@ -33,13 +33,15 @@ def tasks(record: Record, question: Question, folder: Path) -> Iterator[Task]:
 
 def level(run: Run) -> dict[str, Any]:
     """What a run of `tasks` shows, as an entry of the record's floor."""
-    summary, column = run.summary, selection.judged(run)
-    best = None
-    if column is not None and len(values := run.curve[column].dropna()):
-        best = float(values.max() if summary["metric"]["goal"] == "max" else values.min())
-    found = score_of(summary["metric"])
+    summary, found = run.summary, score_of(run.summary["metric"])
     learner = f"algorithm={summary['algorithm']}, its shipped setting, seed {summary['seed']}"
-    return {"metric": summary["metric"]["name"], "value": found, "validation": best, "learner": learner, "why": None}
+    return {
+        "metric": summary["metric"]["name"],
+        "value": found,
+        "validation": selection.best(run),
+        "learner": learner,
+        "why": None,
+    }
 
 
 def lines(record: Record, runs: Sequence[Run], target: float) -> list[dict[str, Any]]:

@@ -1,10 +1,9 @@
 """How the answer, its page and the terminal write names, costs and scores."""
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from vflbench.choosing.record import CUT, DELTA, Trial
+from vflbench.choosing.record import CUT, DELTA
 from vflbench.plots import style
 from vflbench.results.texts import human_bytes
 
@@ -30,21 +29,6 @@ def spent_words(row: Mapping[str, Any], key: str) -> str:
 def scored(value: float | None, sd: float | None) -> str:
     """A mean with its deviation."""
     return "–" if value is None else f"{value:.4g}" + ("" if sd is None else f" ± {sd:.2g}")
-
-
-def time_left(budget: float | None, began: float) -> str:
-    """What remains of a budget of seconds."""
-    if budget is None:
-        return ""
-    seconds = max(budget - (time.time() - began), 0.0)
-    return f"; {seconds / 60:.0f} min of the budget left" if seconds >= 90 else f"; {seconds:.0f} s of the budget left"
-
-
-def missed(trials: Sequence[Trial], best: Trial) -> str:
-    """Why a method came to no final: none of its trials reached the target, which some could not any more."""
-    early = sum(one.status in ("pruned", "budget") for one in trials)
-    ended = f"; {early} of {len(trials)} trials had been ended" if early else ""
-    return f"no trial reached the target: the best validation value is {best.metric:.4g}{ended}"
 
 
 def unfinished(found: Mapping[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vflbench.choosing.formatting import label
+from vflbench.choosing.question import COSTS
 from vflbench.choosing.record import Method, Record
 from vflbench.plots import demands, running_time
 from vflbench.results import reader, selection
@@ -16,7 +17,6 @@ from vflbench.results.reader import Run
 from vflbench.results.selection import Setting
 from vflbench.types import ENDED_WELL, VflbenchError
 
-AXES = {"bytes": "bytes", "seconds": "virtual_seconds", "weighted": "cost"}  # what counts -> column of a curve
 CHARGED = Charged()  # alignment, setup, and as many predictions as each run says
 
 
@@ -44,19 +44,17 @@ class Contender:
         return label(self.method.algorithm, self.method.privacy)
 
     def spent(self, axis: str, target: float) -> dict[int, float]:
-        """Seed -> what it took to reach `target`, one of AXES or a curve's column; without seeds that did not."""
-        column = AXES.get(axis, axis)
-        found = {}
+        """Seed -> what it took to reach `target`, one of COSTS or a curve's column; without seeds that did not."""
+        column, found = COSTS.get(axis, axis), {}
         for run in self.runs:
             place = selection.reached(run, target)
-            value = None if place is None else float(run.curve[column].iloc[place])
-            if value is not None and value == value:
-                found[int(run.summary["seed"])] = value + CHARGED.more(run, column)
+            if place is not None and (value := CHARGED.spent(run, column, place)) is not None:
+                found[int(run.summary["seed"])] = value
         return found
 
     def best(self) -> list[float]:
         """The best judged value of each run."""
-        return [value for run in self.runs if (value := best_of(run)) is not None]
+        return [value for run in self.runs if (value := selection.best(run)) is not None]
 
 
 @dataclass(frozen=True)
@@ -76,15 +74,6 @@ class Ranked:
     def value(self) -> float | None:
         """The geometric mean of what it took."""
         return middle(list(self.spent.values())) if self.spent else None
-
-
-def best_of(run: Run) -> float | None:
-    """The best value of a run that a target is judged by."""
-    column = selection.judged(run)
-    if column is None:
-        return None
-    values = run.curve[column]
-    return float(values.max() if run.summary["metric"]["goal"] == "max" else values.min())
 
 
 def contenders(folder: Path, record: Record) -> list[Contender]:

@@ -17,7 +17,7 @@ from vflbench.config import text_values
 from vflbench.plots import demands
 from vflbench.types import DIVISORS, DatasetInfo, Problem, closest, refuse
 
-COSTS = ("bytes", "seconds", "weighted")
+COSTS = {"bytes": "bytes", "seconds": "virtual_seconds", "weighted": "cost"}  # what counts -> its column of a curve
 SEEDS = 3  # of the finals
 MISSING = "(missing)"  # stands for the value of a word that was not typed
 #: groups and keys that a run has, and that are the question's: the same for every method

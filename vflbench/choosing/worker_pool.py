@@ -30,6 +30,10 @@ class Task:
     about: Any = None  #: what it is for; it stays in this process
 
 
+#: trains tasks; each with why it failed, or an empty text, when it ends
+TrainAll = Callable[[Iterator[Task]], Iterator[tuple[Task, str]]]
+
+
 @dataclass
 class Backend:
     """What a search is given to work with."""

@@ -15,8 +15,9 @@ from typing import Any
 from vflbench import config, registry
 from vflbench.choosing import answer, candidates, question, remote_executors
 from vflbench.choosing.halving import Halving
+from vflbench.choosing.levels import MOST_TRIALS
 from vflbench.choosing.record import FILE, Method, Record
-from vflbench.choosing.search import MOST_TRIALS, Search
+from vflbench.choosing.search import Search
 from vflbench.choosing.worker_pool import Backend
 from vflbench.cli import crash, folders, train
 from vflbench.cli.words import RUNS, complain, for_user, one_line, shown
@@ -68,11 +69,11 @@ def search(
     inventory.claim(folder, "Choose another folder with out=FOLDER")
     how = (asked.launcher, asked.resources, asked.address, folder, asked.jobs)
     executor = None if asked.launcher == "joblib" else remote_executors.make_executor(*how)
-    work = Backend(partial(train_one, asked.config_dir), partial(measure_one, asked.config_dir), complain, executor)
+    backend = Backend(partial(train_one, asked.config_dir), partial(measure_one, asked.config_dir), complain, executor)
     complain(f"searching in {shown(folder)}; if you stop it, the same command with resume=true goes on")
     with lock.held(folder), interrupts.passed_on(folder), _quiet():
         try:
-            Search(asked, folder, record, entering, work).run()
+            Search(asked, folder, record, entering, backend).run()
         except KeyboardInterrupt:
             if record.methods:
                 complain("interrupted; the answer so far:")

@@ -126,6 +126,11 @@ class Charged:
         number = run.summary.get("predictions", 0) if self.predictions is None else self.predictions
         return found + (0.0 if "predict" in self.without else predict * number / PER)
 
+    def spent(self, run: Run, axis: str, place: int | None) -> float | None:
+        """What a run took on `axis`, to a place of its curve or in all, with the phases; None where it has none."""
+        value = float(run.curve[axis].to_numpy(dtype=float)[-1 if place is None else place])
+        return None if value != value else value + self.more(run, axis)
+
 
 LIFE = ("align", "setup", "predict")  # the phases that a reader may leave out
 PHASED = {"bytes": "bytes", "cost": "cost", "communication_seconds": "seconds", "virtual_seconds": "seconds"}

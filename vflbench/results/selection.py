@@ -240,6 +240,14 @@ def judged(run: Run) -> str | None:
     return column if column in run.curve and run.curve[column].notna().any() else None
 
 
+def best(run: Run) -> float | None:
+    """The best value of the judged metric; None where there is none."""
+    if (column := judged(run)) is None:
+        return None
+    values = run.curve[column]
+    return float(values.max() if run.summary["metric"]["goal"] == "max" else values.min())
+
+
 def reached(run: Run, target: float, column: str | None = None) -> int | None:
     """Place in the curve of the first evaluation at which the judged metric has reached `target`; None if none has.
 
