@@ -197,13 +197,13 @@ def composed_once() -> Iterator[None]:
     Those of other packages than the toy and of a user's folder are not shared, for tests change them.
     """
     from vflbench import registry
+    from vflbench.config.loader import Loader
     from vflbench.config.typed import OPEN
-    from vflbench.hydra_internals import Loader
 
     compose, known = Loader._compose_options, {}
 
     def once(self: Loader, *how: Any) -> bytes:
-        places = tuple((place.provider, place.path) for place in self.config_search_path.get_path())
+        places = tuple((place.provider, place.path) for place in self.get_search_path().get_path())
         plugins = {entry.module for group in OPEN for entry in registry.entries(group).values() if entry.plugin}
         if plugins - {"toy_vfl.algorithm", "toy_vfl.data"} or any(place == "command-line" for place, _ in places):
             return compose(self, *how)

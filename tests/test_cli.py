@@ -24,7 +24,7 @@ import vflbench
 from vflbench import cli, config, registry
 from vflbench.cli.help import help_text
 from vflbench.cli.words import made_up
-from vflbench.hydra_internals import Session
+from vflbench.config.hydra import Session
 from vflbench.plots import curves
 from vflbench.results import folder as files
 from vflbench.results import inventory, lock, reader

@@ -214,8 +214,6 @@ def test_a_sweep_of_too_many_jobs_is_refused_before_they_are_listed(
     [
         ("hydra/job_logging/mine.yaml", "version: 2\nroot: {}\n", "Unsupported version: 2"),
         ("hydra/job_logging/mine.yaml", "version: 1\nroot: {level: INFO, handlers: [nope]}\n", "nope"),
-        ("hydra/job_logging/mine.yaml", "version: 1\nroot: {level: '${nope}'}\n", "nope"),
-        ("hydra/callbacks/mine.yaml", "x: {_target_: nowhere.Callback}\n", "nowhere"),
     ],
 )
 def test_a_file_of_the_users_that_hydra_cannot_use(

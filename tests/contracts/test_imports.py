@@ -43,12 +43,11 @@ ALLOWED: dict[str, set[str]] = {
         "registry",
     }
     | PIECES,
-    "hydra_internals": {"registry", "config"},
     "version": set(),
-    "config": {"cards", "adapt", "registry", "contracts", "hydra_internals"} | PIECES,
+    "config": {"cards", "adapt", "registry", "contracts"} | PIECES,
 }
 ALLOWED["choosing"] = {"exposure", "config", *ALLOWED["papers"]}
-ALLOWED["cli"] = {"choosing", "exposure", "papers", "config", "hydra_internals", *ALLOWED["papers"]}
+ALLOWED["cli"] = {"choosing", "exposure", "papers", "config", *ALLOWED["papers"]}
 ALLOWED["python"] = {"cli", *ALLOWED["cli"]}
 ALLOWED["__main__"] = {"cli"}
 # packages that a room must not touch, at any depth of its code

@@ -16,7 +16,7 @@ from vflbench.choosing.record import Excluded, Method
 from vflbench.types import AlgorithmInfo, ConfigError, RunConfig, VflbenchError, messages, refuse
 
 if TYPE_CHECKING:
-    from vflbench.hydra_internals import Session
+    from vflbench.config.hydra import Session
 
 #: what else may be asked: a method whose data are divided otherwise
 ROWS = (

@@ -20,8 +20,8 @@ from vflbench.choosing.remote_executors import LAUNCHERS
 from vflbench.cli import VERBS
 from vflbench.cli.words import say
 from vflbench.config import overrides as words
+from vflbench.config.hydra import Session
 from vflbench.config.typed import CHOICES, fields_of
-from vflbench.hydra_internals import Session
 from vflbench.plots import demands
 from vflbench.types import VflbenchError
 

@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from vflbench import config, registry
 from vflbench.cli import crash, folders
 from vflbench.cli.words import RUNS, complain, for_user, last_lines, one_line, say, shown, text_of
-from vflbench.hydra_internals import Session
+from vflbench.config.hydra import Session
 from vflbench.results import folder as files
 from vflbench.results import inventory, lock, reader
 from vflbench.results.identity import config_hash

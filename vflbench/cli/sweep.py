@@ -13,8 +13,8 @@ from vflbench.cli import crash, folders
 from vflbench.cli.dry_run import dry_run
 from vflbench.cli.job import Outcome, job
 from vflbench.cli.words import complain, made_up, one_line, say, shown
+from vflbench.config.hydra import Session
 from vflbench.config.overrides import BASIC
-from vflbench.hydra_internals import Session
 from vflbench.results import folder as files
 from vflbench.results import inventory, objective, reader, sweep
 from vflbench.runner import interrupts, launchers

@@ -12,7 +12,6 @@ from vflbench import config
 from vflbench.cli import pictures
 from vflbench.cli.dry_run import dry_run
 from vflbench.cli.words import say
-from vflbench.hydra_internals import flags_parser
 from vflbench.types import VflbenchError
 
 if TYPE_CHECKING:
@@ -20,12 +19,12 @@ if TYPE_CHECKING:
     from vflbench.runner.evaluate import Halt
 
 USAGE = "vflbench [-m] [--config-dir DIR] [group=option ...] [key=value ...]; see vflbench --help"
+INFO = ["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"]  # what Hydra tells of itself
 
 
 def command(args: list[str]) -> int:
     """`vflbench [flags] [group=option ...] [key=value ...]`."""
-    parser = flags_parser(USAGE)
-    flags = parser.parse_intermixed_args(args)
+    flags = _parser().parse_intermixed_args(args)
     if flags.config_path or flags.config_name or flags.experimental_rerun:
         raise VflbenchError(
             "--config-path, --config-name and --experimental-rerun are not supported; give your options with "
@@ -37,7 +36,7 @@ def command(args: list[str]) -> int:
         if completion.is_query(flags):
             return completion.query(flags)
     if flags.cfg or flags.info is not None or flags.hydra_help or flags.shell_completion:
-        return _show(flags, parser)
+        return _show(flags)
     overrides = flags.overrides + (["hydra.mode=RUN"] if flags.run else [])
     pictured = not ({"plot=none", "dry_run=true"} & {*overrides} or flags.multirun or "torch" in sys.modules)
     with contextlib.ExitStack() as drawing, config.session(overrides, flags.config_dir) as hydra:
@@ -59,7 +58,23 @@ def command(args: list[str]) -> int:
         return job.start(hydra, plan.cfg, overrides, typed, draw=draw).code
 
 
-def _show(flags: Namespace, parser: ArgumentParser) -> int:
+def _parser() -> ArgumentParser:
+    """A parser of Hydra's flags; `--help` and `--version` are ours."""
+    parser = ArgumentParser(prog="vflbench", usage=USAGE, add_help=False)
+    parser.add_argument("overrides", nargs="*")
+    for short, name in (("-m", "multirun"), ("-r", "run"), ("-sc", "shell-completion")):
+        parser.add_argument(f"--{name}", short, action="store_true")
+    for name in ("hydra-help", "resolve"):
+        parser.add_argument(f"--{name}", action="store_true")
+    for short, name in (("-p", "package"), ("-cd", "config-dir"), ("-cp", "config-path"), ("-cn", "config-name")):
+        parser.add_argument(f"--{name}", short)
+    parser.add_argument("--experimental-rerun")
+    parser.add_argument("--cfg", "-c", choices=["job", "hydra", "all"])
+    parser.add_argument("--info", "-i", nargs="?", const="all", choices=INFO)
+    return parser
+
+
+def _show(flags: Namespace) -> int:
     """Hydra's own `--cfg`, `--info`, `--hydra-help` and shell completion, with the options that a run would use."""
     if flags.multirun:
         raise VflbenchError(
@@ -69,12 +84,16 @@ def _show(flags: Namespace, parser: ArgumentParser) -> int:
         flags.overrides = config.for_all_links(hydra, flags.overrides)
         if not flags.shell_completion:
             config.check_hydra_keys(hydra, flags.overrides)
+        # One line where Hydra would end in a traceback; and what would run code is refused.
+        cfg = config.compose(hydra, [] if flags.shell_completion else flags.overrides)
         if not (flags.hydra_help or flags.shell_completion):
-            cfg = config.compose(hydra, flags.overrides)  # one line where Hydra would end in a traceback
             config.folder_of(cfg, "hydra.run.dir")
             if flags.resolve and flags.info is None:
                 config.plain(cfg)
-        hydra.show(flags, parser)
+        given = {"--cfg": flags.cfg, "--package": flags.package, "--info": flags.info}
+        words = [word for flag, value in given.items() if value is not None for word in (flag, value)]
+        on = {"--hydra-help": flags.hydra_help, "-sc": flags.shell_completion, "--resolve": flags.resolve}
+        hydra.show([*words, *(flag for flag, wanted in on.items() if wanted), *flags.overrides])
     return 0
 
 

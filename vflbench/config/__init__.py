@@ -34,6 +34,8 @@ from vflbench.config.composition import (
     without_secrets,
 )
 from vflbench.config.fit import check, objective_problems
+from vflbench.config.grammar import Override, expand, line, quoted, values_of
+from vflbench.config.hydra import Session
 from vflbench.config.overrides import folder_of, for_all_links, refusing
 from vflbench.config.refused import Judged
 from vflbench.config.typed import (
@@ -46,7 +48,6 @@ from vflbench.config.typed import (
     to_config,
     value_problems,
 )
-from vflbench.hydra_internals import Override, Session, expand, line, quoted, values_of
 from vflbench.registry import config_dir
 from vflbench.types import (
     ADAPTABLE,
@@ -338,6 +339,8 @@ def _first_combination(hydra: Session, typed: list[Override], found: _Findings) 
     single = [o for o in typed if o not in found.faulty and (not o.is_sweep_override() or o.key_or_group in groups)]
     try:
         return next(words.combinations(hydra, single))
+    except ConfigError:
+        raise
     except VflbenchError:
         for override, problem in _uncomposed(hydra, single):
             found.note([problem], override)

@@ -13,12 +13,15 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from omegaconf.resolvers import oc
 
-from vflbench import hydra_internals, registry
+from vflbench import registry
+from vflbench.config import hydra as hydras
 from vflbench.config import text_values
+from vflbench.config.grammar import Override, line
+from vflbench.config.hydra import Session
+from vflbench.config.launching import OWN_LAUNCHER
 from vflbench.config.typed import HYDRAS, OPEN, kinds_of
 from vflbench.federation import delays
-from vflbench.hydra_internals import OWN_LAUNCHER, Override, Session
-from vflbench.types import VflbenchError, closest
+from vflbench.types import ConfigError, VflbenchError, closest
 
 UNCOMPOSED = "the configuration cannot be composed: "
 
@@ -39,7 +42,7 @@ def session(overrides: Iterable[str] = (), user_dir: str | Path | None = None) -
             f"--config-dir {user_dir}: its config.yaml would take the place of ours; give options in group folders"
         )
     _store_plugins(list(overrides))
-    with hydra_internals.session(registry.config_dir(), folder, register_resolvers) as hydra:
+    with hydras.session(registry.config_dir(), folder, register_resolvers) as hydra:
         yield hydra
 
 
@@ -88,9 +91,17 @@ def _store_plugins(overrides: list[str]) -> None:
 
 
 def compose(hydra: Session, overrides: Sequence[str], sweep: bool = False) -> DictConfig:
-    """The composed configuration, `hydra` included. Raises VflbenchError, in Hydra's words, where Hydra refuses."""
+    """The composed configuration, `hydra` included.
+
+    Raises
+    ------
+    ConfigError : it has what a configuration must not have (safety.py).
+    VflbenchError : Hydra refuses, in its words.
+    """
     try:
         cfg = hydra.composed(overrides, sweep)
+    except ConfigError:
+        raise
     except Exception as error:  # beside Hydra's own errors: its assertions and conversions fail on what was typed
         texts = [str(error), str(error.__cause__ or "")]
         reasons = texts if isinstance(error, yaml.YAMLError) else [text.strip().partition("\n")[0] for text in texts]
@@ -134,7 +145,7 @@ def configurations(hydra: Session, jobs: Iterable[Sequence[str]]) -> Iterator[tu
     for job in jobs:
         typed = [hydra.parse(text) for text in job]
         own = [o for o in typed if _sets_value(o, groups)]
-        cfg = compose(hydra, [hydra_internals.line(o) for o in typed if o not in own], sweep=True)
+        cfg = compose(hydra, [line(o) for o in typed if o not in own], sweep=True)
         with open_dict(cfg):
             for override in own:
                 OmegaConf.update(cfg, override.key_or_group, override.value())

@@ -20,8 +20,9 @@ from omegaconf.errors import OmegaConfBaseException
 from vflbench import registry
 from vflbench.config import text_values
 from vflbench.config.composition import compose
+from vflbench.config.grammar import Glob, HydraException, Override, RangeSweep, Sweep, line, values_of
+from vflbench.config.hydra import Session
 from vflbench.config.typed import LARGEST, OPEN, convert_typed, shown
-from vflbench.hydra_internals import Glob, HydraException, Override, RangeSweep, Session, Sweep, line, values_of
 from vflbench.types import ConfigError, Mbps, Milliseconds, Problem, VflbenchError, closest
 
 # Key of all links of both kinds -> its type, the key of one kind, by what to divide.

@@ -16,9 +16,9 @@ from typing import Any
 
 from vflbench import registry
 from vflbench.config import text_values
+from vflbench.config.grammar import Override, line, values_of
 from vflbench.contracts import OPTIONS
 from vflbench.defaults import filled
-from vflbench.hydra_internals import Override, line, values_of
 from vflbench.types import ConfigError, Problem, Range, RunConfig, closest
 
 HYDRAS = {"launcher": "hydra/launcher"}  # open groups that are Hydra's own

@@ -1,0 +1,231 @@
+"""Hydra at the door: its public interface, what is composed once, and folders of options that would run code."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import pickle
+import sys
+from pathlib import Path
+
+import pytest
+from hydra.core.config_loader import ConfigLoader
+from hydra.errors import HydraException
+from hydra.plugins.config_source import ConfigSource
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+
+import vflbench
+from vflbench import cli, config
+from vflbench.config.loader import Loader
+from vflbench.config.source import Source
+from vflbench.types import ConfigError
+
+ROOT = Path(vflbench.__file__).parent
+TOY = ("algorithm=toy", "dataset=toy_graph")
+PRIVATE = {"hydra._internal.callbacks": "config/hydra.py"}  # what has no public way, and where it is used
+
+
+@pytest.mark.parametrize("kind", [Loader, Source])
+def test_what_hydra_calls_can_be_called_as_its_own(kind: type) -> None:
+    """Parts of Hydra call it, by position or by name: completion did, with a name that ours did not have."""
+    base = ConfigLoader if kind is Loader else ConfigSource
+    for name in base.__abstractmethods__:
+        ours, theirs = (inspect.signature(getattr(one, name)).parameters for one in (kind, base))
+        assert [*ours] == [*theirs] and all(ours[own].default == theirs[own].default for own in ours), name
+
+
+def test_a_quoted_text_is_read_as_it_is() -> None:
+    texts = [
+        "${oc.env:HOME}",
+        r"\${x}",
+        r"a\b${y",
+        "it's ${z}",
+        "x\\\\${q}",
+        "[a, b]",
+        "a=b",
+        "}$",
+        " ü\n",
+        "null",
+        "1",
+    ]
+    with config.session() as hydra:
+        words = ["algorithm=vfl", "dataset=tabular_files", config.quoted("dataset.files", texts)]
+        words.append(config.quoted("dataset.label", texts[2]))
+        read = config.plain(config.compose(hydra, words))["dataset"]
+    assert (read["files"], read["label"]) == (texts, texts[2])
+
+
+@pytest.mark.parametrize("mode", [pytest.param(RunMode.RUN, marks=pytest.mark.slow), RunMode.MULTIRUN])
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ["algorithm=vfl_sgd", "dataset=star_schema", "rounds=2", "hydra.run.dir=a b", "plot=none"],
+        ["experiment=glasu/table2", "seed=3", "rounds=${seed}", "hydra.verbose=true"],
+        ["+x=1", "x=2", "~x", "++y=[1,2]", "hydra.sweep.subdir=${seed}"],
+        ["algorithm.lr=3", "algorithm={lr: 4}", "algorithm.lr=5"],
+        ["algorithm=glasu,vfl_sgd", "seed=1,2"],
+        ["hydra.job.name=other", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"],
+        ["algorithm=nosuch"],
+        ["rounds=[1,"],
+    ],
+)
+def test_what_is_composed_once_is_what_hydra_composes(typed: list[str], mode: RunMode) -> None:
+    def found(loader: ConfigLoader, line: list[str]) -> str:
+        try:
+            return OmegaConf.to_yaml(loader.load_configuration("config", line, mode))
+        except HydraException as error:
+            return f"{error}, from {error.__cause__}"
+
+    with config.session(typed) as session:
+        sent = pickle.loads(pickle.dumps(session.loader))  # as a launcher sends it to a process
+        hydras = [found(session.loader.hydras, line) for line in (typed, [*typed, "seed=4"])]
+        for loader in (session.loader, sent):
+            for place in (0, 1, 0):  # composed, and from what is remembered
+                assert found(loader, (typed, [*typed, "seed=4"])[place]) == hydras[place]
+
+
+def test_a_key_that_is_not_there_is_told_as_hydra_tells_it() -> None:
+    with config.session() as session:
+        told = []
+        for loader in (session.loader, session.loader.hydras):
+            with pytest.raises(HydraException) as error:
+                loader.load_configuration("config", ["algorithm.nosuch=1"], RunMode.RUN)
+            told.append((str(error.value).partition("\n")[0], str(error.value.__cause__)))
+    assert told[0] == told[1]
+
+
+def test_nothing_private_of_hydras_is_used_but_what_has_no_public_way() -> None:
+    for path in ROOT.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        named = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        named |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        hydras, place = {name for name in named if name.partition(".")[0] == "hydra"}, path.relative_to(ROOT)
+        assert all(PRIVATE.get(name) == place.as_posix() for name in hydras if "._" in name), f"{path} uses {hydras}"
+        allowed = place.parts[0] == "config" or hydras <= {"hydra.core.hydra_config"}
+        assert allowed, f"{path} imports {hydras}: Hydra is at the door, in config/"
+
+
+# --- folders of options that would run code ---------------------------------------------------------------------------
+
+RUN = "_target_: pathlib.Path.write_text\nself: {_target_: pathlib.Path, _args_: [OUT]}\ndata: x\n"
+HANDLER = "version: 1\nhandlers: {x: {HANDLER}}\nroot: {handlers: [x]}\n"
+EVIL = {  # file, its content, what is typed -> the key that is named
+    "callback": ("hydra/callbacks/mine.yaml", f"x: {{{RUN.replace(chr(10), ', ')}}}", "hydra/callbacks=mine"),
+    "callback in a preset": (
+        "experiment/mine.yaml",
+        "# @package _global_\nhydra: {callbacks: {x: {_target_: evil.run}}}",
+        "experiment=mine",
+    ),
+    "callback behind a header": (
+        "network/mine.yaml",
+        "# @package hydra.callbacks\nx: {_target_: evil.run}",
+        "network=mine",
+    ),
+    "callback by reference": (
+        "experiment/mine.yaml",
+        "# @package _global_\nhydra: {callbacks: '${oc.create:{x:{_target_:evil.run}}}'}",
+        "experiment=mine",
+    ),
+    "launcher": ("hydra/launcher/mine.yaml", RUN, "hydra/launcher=mine"),
+    "launcher in a preset": (
+        "experiment/mine.yaml",
+        "# @package _global_\nhydra: {launcher: {_target_: evil.run}}",
+        "experiment=mine",
+    ),
+    "sweeper": ("hydra/sweeper/mine.yaml", RUN, "hydra/sweeper=mine"),
+    "inside a launcher": (
+        "hydra/launcher/mine.yaml",
+        "_target_: hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher\nn_jobs: {_target_: evil.run}",
+        "hydra/launcher=mine",
+    ),
+    "inside by reference": (
+        "hydra/launcher/mine.yaml",
+        "_target_: hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher\nn_jobs: ${algorithm.evil}",
+        "hydra/launcher=mine",
+    ),
+    "commands": (
+        "hydra/launcher/mine.yaml",
+        "defaults: [submitit_slurm]\nsetup: [touch OUT]",
+        "hydra/launcher=mine",
+    ),
+    "factory": ("hydra/job_logging/mine.yaml", HANDLER.replace("HANDLER", "(): evil.run"), "hydra/job_logging=mine"),
+    "class": (
+        "hydra/hydra_logging/mine.yaml",
+        HANDLER.replace("HANDLER", "class: evil.run"),
+        "hydra/hydra_logging=mine",
+    ),
+    "any file": (
+        "hydra/job_logging/mine.yaml",
+        HANDLER.replace("HANDLER", "class: logging.FileHandler, filename: OUT, mode: w"),
+        "hydra/job_logging=mine",
+    ),
+    "a file by its job's name": (
+        "experiment/mine.yaml",
+        "# @package _global_\nhydra: {job: {name: ../../../OUT}, job_logging: {handlers: {x: {class: "
+        "logging.FileHandler, filename: '${hydra.runtime.output_dir}/${hydra.job.name}.log'}}}}",
+        "experiment=mine",
+    ),
+    "module": (
+        "hydra/job_logging/mine.yaml",
+        HANDLER.replace("HANDLER", "class: logging.StreamHandler, stream: 'ext://evil.x'"),
+        "hydra/job_logging=mine",
+    ),
+    "environment": (
+        "experiment/mine.yaml",
+        "# @package _global_\nhydra: {job: {env_set: {LD_PRELOAD: OUT}}}",
+        "experiment=mine",
+    ),
+    "folder of outputs": (
+        "experiment/mine.yaml",
+        "# @package _global_\nhydra: {output_subdir: ../../OUT}",
+        "experiment=mine",
+    ),
+    "overwrite": ("experiment/mine.yaml", "# @package _global_\noverwrite: true", "experiment=mine"),
+}
+NAMED = {"environment": "hydra.job.env_set", "folder of outputs": "hydra.output_subdir", "overwrite": "overwrite"}
+NAMED |= {
+    "a file by its job's name": "hydra.job_logging",
+    "launcher in a preset": "hydra.launcher",
+    "commands": "hydra.launcher.setup",
+}
+SHOWN = (["--cfg", "job"], ["--info", "config"], ["--hydra-help"], ["dry_run=true"], ["-m", "seed=1,2"], [])
+
+
+@pytest.mark.parametrize("kind", EVIL)
+def test_a_folder_of_options_runs_nothing(
+    toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.py").write_text("x = None\ndef run(**keys): raise SystemError\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    file, text, typed = EVIL[kind]
+    place = tmp_path / "options" / file
+    place.parent.mkdir(parents=True)
+    place.write_text(text.replace("OUT", str(tmp_path / "out")))
+    key = NAMED.get(kind) or typed.partition("=")[0].replace("/", ".")
+    key = "hydra.callbacks" if "callback" in kind else key
+    before = sorted(tmp_path.rglob("*"))
+    for words in SHOWN:
+        code = cli.command(["--config-dir", "options", *TOY, typed, *words])
+        err = capsys.readouterr().err
+        assert code == 1 and key in err and "Traceback" not in err, (words, err)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert "evil" not in sys.modules
+
+
+def test_what_a_configuration_may_name_is_taken(toy: None, tmp_path: Path) -> None:
+    place = tmp_path / "hydra/job_logging/mine.yaml"
+    place.parent.mkdir(parents=True)
+    place.write_text(
+        "version: 1\nformatters: {plain: {(): colorlog.ColoredFormatter, format: '%(message)s'}}\n"
+        "handlers:\n  x: {class: logging.StreamHandler, stream: ext://sys.stderr, formatter: plain}\n"
+        "  y: {class: logging.FileHandler, filename: '${hydra.runtime.output_dir}/${hydra.job.name}.log'}\n"
+        "root: {level: INFO, handlers: [x, y]}\n"
+    )
+    with config.session(TOY, tmp_path) as hydra:
+        for more in ([], ["hydra/launcher=joblib"], ["hydra/launcher=submitit_slurm", "hydra.launcher.setup=[ls]"]):
+            assert config.compose(hydra, [*TOY, "hydra/job_logging=mine", *more])
+        with contextlib.suppress(ConfigError):
+            assert not config.compose(hydra, [*TOY, "+hydra.launcher.x={_target_:evil.run}"])
