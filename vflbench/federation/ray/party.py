@@ -120,14 +120,14 @@ class Outgoing(Transport):
 
         def send(dst: str, payload: Any, tag: str = "message") -> Any:
             payload, nbytes, vectors, form = copied(payload, dst, tag)
-            link = party.links.get(dst) or party.open(dst)
+            link = party.links[dst]
             if party.in_evaluation:
                 runtime.check_declared(name, dst, tag)
                 party.tape.send(link, dst, tag, payload, nbytes, vectors, form)
                 self._post(dst, (tag, 0, party.round, 0, 0, 0.0, True, payload), None)
                 return NOTHING
             self.read.clear()
-            code, more = link.forms[tag].get(form) or party.look_up(link, dst, tag, form, nbytes)
+            code, more = link.forms[tag].get(form) or party.links.look_up(link, dst, tag, form, nbytes)
             nbytes += more
             seq, now = link.seq, elapsed()
             link.seq += 1
@@ -236,7 +236,7 @@ class PartyEngine:
             except (FederationError, TypeError, ValueError) as error:
                 raise FederationError(f"{src} sent {self.name} something malformed: {error}") from None
             if evaluation:
-                me.accept_evaluation(src, tag, payload)
+                me.tape.accept(src, tag, payload)
                 continue
             runtime.deliver(me, tag, (now, payload, seq, round, link, self.ledger.tag(tag), nbytes, vectors, sent))
 

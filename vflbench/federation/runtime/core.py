@@ -15,8 +15,9 @@ from vflbench.federation.clock import ComputeClock
 from vflbench.federation.ledger import MARK, Ledger, trace_row
 from vflbench.federation.links import Link
 from vflbench.federation.party import RUNNING, Guarded, PartySpec, role_of
-from vflbench.federation.runtime.mail import Message, as_ledger_row
+from vflbench.federation.runtime.mail import Message, as_ledger_row, watching
 from vflbench.federation.runtime.member import Member
+from vflbench.federation.runtime.party_cut import capture, rewind
 from vflbench.federation.runtime.protocols import Batches, Clock, Queue, Transport
 from vflbench.federation.snapshot import Cut, freeze, thaw
 from vflbench.seeding import Secret
@@ -97,7 +98,7 @@ class Runtime:
                 self, name, index, spec, (self.privacy or {}).get(name), Secret() if self.secure else None, peers
             )
             if self.on_read is not None:
-                party.watch(self.on_read)
+                party.take = watching(party, self.on_read)
             self.parties[name] = party
         self.order = list(self.parties.values())
         for party in self.order:
@@ -205,7 +206,7 @@ class Runtime:
         party.write_trace(trace_row(MARK, party.index, 0.0, round, now))
         party.sent_bytes = 0
         if self.checkpoint_every and round % self.checkpoint_every == 0 and round < self.rounds and not self.lost:
-            party.capture(self.cuts.setdefault(round, Cut(round)))
+            capture(party, self.cuts.setdefault(round, Cut(round)))
         self.on_boundary(party, now, sent)
 
     def too_far(self, round: int) -> bool:
@@ -264,7 +265,7 @@ class Runtime:
         """
         self.tags.update(cut.totals["tags"])
         for name, saved in cut.parties.items():
-            self.parties[name].rewind(saved, cut.round)
+            rewind(self.parties[name], saved, cut.round)
         for m in sorted(cut.inflight, key=lambda m: (m["src"], m["dst"], m["seq"])):
             link, code = self.link(m["src"], m["dst"]), self.ledger.tag(m["tag"])
             message: Message = (
@@ -285,5 +286,4 @@ class Runtime:
 
     def link(self, src: str, dst: str) -> Link:
         """The link from `src` to `dst`."""
-        party = self.parties[src]
-        return party.links.get(dst) or party.open(dst)
+        return self.parties[src].links[dst]

@@ -62,7 +62,7 @@ class Encoding:
 
     def _encodes(self, dst: str) -> bool:
         party = self.party
-        return party.round > 0 and not party.in_evaluation and (party.links.get(dst) or party.open(dst)).kind != L.LOCAL
+        return party.round > 0 and not party.in_evaluation and party.links[dst].kind != L.LOCAL
 
     def copied(self, payload: Any, dst: str, tag: str) -> Copied:
         """What arrives of a payload, encoded where the codec applies."""

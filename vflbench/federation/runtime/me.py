@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from vflbench.federation.runtime.protocols import Send
 
 FACTS = ("name", "index", "role", "servers", "clients", "neighbours", "device", "state", "fresh", "privacy", "secret")
-CLOSED = ("rng", "torch_rng", "secret_rng", "secret_torch_rng", "evaluates", "report", "about")
+STREAMS = ("rng", "torch_rng", "secret_rng", "secret_torch_rng")
+CLOSED = ("evaluates", "report", "about")
 OPEN = ("send", "send_many", "recv", "recv_all", "recv_any", "compute", "rounds", "evaluating")
 
 
 class Me(Party):
     """The `me` of a party program."""
 
-    __slots__ = (*FACTS, *CLOSED, *OPEN, "_clock")
+    __slots__ = (*FACTS, *STREAMS, *CLOSED, *OPEN, "_clock")
 
     _clock: Callable[[], float]
 
@@ -100,6 +101,7 @@ def narrow(party: Member, send: Send, send_many: Callable[..., Any]) -> Me:
 
     me, following = Me(), closed(party.following)  # type: ignore[abstract]  # its slots are the methods
     values = {name: getattr(party, name) for name in FACTS} | {name: closed(getattr(party, name)) for name in CLOSED}
+    values |= {name: closed(getattr(party.streams, name)) for name in STREAMS}
     functions = (
         send,
         send_many,

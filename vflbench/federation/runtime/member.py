@@ -12,37 +12,32 @@ import numpy as np
 import torch
 
 from vflbench import seeding
-from vflbench.federation import links as L
 from vflbench.federation.codec import Encoder
-from vflbench.federation.ledger import COMPUTE, RECV, trace_row
-from vflbench.federation.party import PartyLost, PartySpec, Report, State, check_report, role_of
-from vflbench.federation.payload import LINES, Form, form_bytes
+from vflbench.federation.ledger import COMPUTE, trace_row
+from vflbench.federation.party import PartyLost, PartySpec, Report, State, check_report
+from vflbench.federation.payload import LINES
 from vflbench.federation.phases import Served
 from vflbench.federation.runtime.encoding import Encoding, copying, observed, sending
-from vflbench.federation.runtime.mail import NO_BOXES, Done, Mailboxes, Message, by_tag
+from vflbench.federation.runtime.mail import NO_BOXES, Done, Mailboxes, Message, by_tag, taking
 from vflbench.federation.runtime.me import narrow
+from vflbench.federation.runtime.party_cut import restore
+from vflbench.federation.runtime.party_links import PartyLinks
+from vflbench.federation.runtime.party_streams import PartyStreams
 from vflbench.federation.runtime.tape import Tape
-from vflbench.federation.snapshot import Cut, freeze, optimised, thaw
-from vflbench.types import FederationError, VflbenchError, closest
+from vflbench.types import FederationError, closest
 
 if TYPE_CHECKING:
     from vflbench.federation.runtime.core import Runtime
-
-KNOWN_FORMS = 64  # of a tag, whose costs a link remembers
-# what a resumed program may not call before rounds()
-BEFORE_ROUNDS = ("send", "send_many", "recv", "recv_all", "recv_any")
 
 
 class Member:
     """A party of a `Runtime`. Its methods with the names of `Party`'s do what `Party` says."""
 
     __slots__ = (  # read for every message: the fastest
-        "any_of", "begin", "boxes", "clients", "coroutine", "device", "done", "drop", "encoder", "evaluation_boxes",
-        "finished", "fresh",
-        "generators", "in_evaluation", "index", "kept_back", "links", "me", "name", "neighbours", "now", "organisation",
-        "orphans", "privacy", "role", "round", "runtime", "secret", "sent_bytes", "servers", "started", "state", "take",
-        "tape", "token", "torch_generators", "trace", "waiting", "waiting_any", "waiting_for", "without_grad",
-        "write_trace",
+        "any_of", "begin", "boxes", "clients", "coroutine", "device", "done", "drop", "encoder", "finished", "fresh",
+        "in_evaluation", "index", "kept_back", "links", "me", "name", "neighbours", "now", "organisation", "orphans",
+        "privacy", "role", "round", "runtime", "secret", "sent_bytes", "servers", "started", "state", "streams", "take",
+        "tape", "token", "trace", "waiting", "waiting_any", "waiting_for", "without_grad", "write_trace",
     )  # fmt: skip
 
     def __init__(
@@ -67,8 +62,7 @@ class Member:
         self.fresh = runtime.resume_from is None
         self.privacy, self.secret = privacy, secret
         self.state = State()
-        self.generators: dict[str, np.random.Generator] = {}
-        self.torch_generators: dict[str, torch.Generator] = {}
+        self.streams = PartyStreams(self)
         self.round = 0  # the round being executed; at a boundary, the round just finished
         self.in_evaluation = False
         self.started = False  # has come to its rounds()
@@ -76,9 +70,8 @@ class Member:
         self.finished = False
         self.without_grad = False
         self.now = 0.0  # s; only a clock of virtual time sets and reads it
-        self.links: dict[str, L.Link] = {}
+        self.links = PartyLinks(self)
         self.boxes: dict[str, dict[str, deque[Message]]] = {}  # source -> tag -> messages
-        self.evaluation_boxes: dict[str, dict[str, deque[Any]]] = {}
         self.waiting: Any = None  # the mailbox that a recv waits for
         self.any_of: dict[Any, Mailboxes] = {}  # by the arguments of recv_any
         self.waiting_any: set[int] = NO_BOXES  # the mailboxes (their ids) that a recv_any waits for
@@ -92,11 +85,13 @@ class Member:
         self.sent_bytes = 0  # charged, since the last boundary
         self.trace = array("d")
         self.write_trace = self.trace.frombytes
-        self.take = self._taker()
+        self.take = taking(self)
         self.begin: Callable[[], Coroutine[Any, Any, Any]]  # its program, which its first step begins
         self.coroutine: Coroutine[Any, Any, Any] | None = None
         self.tape = Tape(self)
-        self.encoder = None if runtime.codec is None else Encoder(runtime.codec, self.rng("codec"), runtime.remembered)
+        self.encoder = (
+            None if runtime.codec is None else Encoder(runtime.codec, self.streams.rng("codec"), runtime.remembered)
+        )
         encoding = None if self.encoder is None else Encoding(self, self.encoder)
         send = runtime.transport.sender(
             self, copying(self) if encoding is None else encoding.copied, LINES if encoding is None else {}
@@ -104,69 +99,7 @@ class Member:
         self.me = narrow(self, send, (sending if encoding is None else encoding.sending)(send))
         self.kept_back: dict[str, Any] = {}  # methods of `me`, until rounds() of a resumed run
 
-    # --- randomness ---------------------------------------------------------------------------------------------------
-
-    def rng(self, name: str) -> np.random.Generator:
-        """As `Party.rng`."""
-        key = f"evaluation/{name}/{self.name}" if self.in_evaluation else f"{name}/{self.name}"
-        if key not in self.generators:
-            self.generators[key] = seeding.stream(self.runtime.seed, key)
-        return self.generators[key]
-
-    def torch_rng(self, name: str) -> torch.Generator:
-        """As `Party.torch_rng`."""
-        key = f"evaluation/{name}/{self.name}" if self.in_evaluation else f"{name}/{self.name}"
-        if key not in self.torch_generators:
-            self.torch_generators[key] = seeding.torch_stream(self.runtime.seed, key)
-        return self.torch_generators[key]
-
-    def secret_rng(self, name: str) -> np.random.Generator | seeding.SecretStream:
-        """As `Party.secret_rng`."""
-        return self.rng(name) if self.secret is None else self.secret.stream(name)
-
-    def secret_torch_rng(self, name: str) -> torch.Generator | seeding.SecretStream:
-        """As `Party.secret_torch_rng`."""
-        return self.torch_rng(name) if self.secret is None else self.secret.stream(name)
-
     # --- messages -----------------------------------------------------------------------------------------------------
-
-    def open(self, dst: str) -> L.Link:
-        """A new link to `dst`.
-
-        Raises
-        ------
-        FederationError : there is no such party, or no edge to it.
-        """
-        runtime = self.runtime
-        if dst not in runtime.parties:
-            raise FederationError(
-                f"{self.name} sends to {dst!r}: no such party. Closest: {closest(dst, runtime.parties)!r}"
-            )
-        other = runtime.parties[dst]
-        kind = L.link_kind(self, other)
-        if dst == self.name or (kind != L.LOCAL and not runtime.connected(self.name, dst)):
-            raise FederationError(
-                f"{self.name} sends to {dst}: the topology has no edge between them. Its neighbours: "
-                f"{', '.join(self.neighbours) or 'none'}"
-            )
-        link = L.Link(self.index, other.index, kind, L.link_config(runtime.network, kind, f"{self.name}->{dst}"))
-        link.boxes = other.boxes.setdefault(self.name, {})
-        link.receiver = other
-        self.links[dst] = link
-        return link
-
-    def look_up(self, link: L.Link, dst: str, tag: str, form: Form, nbytes: int) -> tuple[int, int]:
-        """The ledger's code of a tag, and the bytes that a form costs which this link does not know yet."""
-        self.runtime.check_declared(self.name, dst, tag)
-        code, free = self.runtime.ledger.tag(tag), self.runtime.ways.get((tag, role_of(self.name), role_of(dst)), ())
-        forms = link.forms[tag]
-        if not forms and not nbytes:  # an array without entries pays for its shape, once
-            forms[form] = None
-            return code, form_bytes(form, (), free)
-        cost = code, form_bytes(form, next(iter(forms), form), free)
-        if form in forms or len(forms) < KNOWN_FORMS:
-            forms[form] = cost
-        return cost
 
     def accept(self, boxes: dict[str, Any], tag: str, message: Message) -> None:
         """Lay a message into its mailbox, and wake this party if it waits for it."""
@@ -180,14 +113,6 @@ class Member:
         elif self.waiting_any and id(box) in self.waiting_any:
             self.runtime.time.arrived(self, message)
 
-    def accept_evaluation(self, src: str, tag: str, payload: Any) -> None:
-        """Lay what crosses in an evaluation into its mailbox, and wake this party if it waits for it."""
-        box = self.evaluation_boxes.setdefault(src, {}).setdefault(tag, deque())
-        box.append(payload)
-        if self.waiting is box:
-            self.waiting = None
-            self.runtime.ready.append(self)
-
     def box(self, src: str, tag: str) -> deque[Any]:
         """The mailbox for what comes from `src` with `tag`.
 
@@ -199,40 +124,8 @@ class Member:
             raise FederationError(
                 f"{self.name} waits for {src!r}: no such party. Closest: {closest(src, self.runtime.parties)!r}"
             )
-        boxes: dict[str, dict[str, deque[Any]]] = self.evaluation_boxes if self.in_evaluation else self.boxes
+        boxes: dict[str, dict[str, deque[Any]]] = self.tape.boxes if self.in_evaluation else self.boxes
         return boxes.setdefault(src, {}).setdefault(tag, deque())
-
-    def _taker(self) -> Callable[[deque[Message]], Any]:
-        """The function that consumes the oldest message of a mailbox: the clock moves to its delivery."""
-        runtime, reach, write_trace, recorded = (
-            self.runtime,
-            self.runtime.time.reach,
-            self.write_trace,
-            bool(self.runtime.checkpoint_every),
-        )
-
-        def take(box: deque[Message]) -> Any:
-            delivered, payload, seq, round, link, _, _, _, _ = message = box.popleft()
-            if delivered is None:
-                delivered = runtime.transport.settle(self, message)
-            if recorded and round > self.round:
-                self.orphans.append((link.src, seq, round, delivered))
-            write_trace(trace_row(RECV, link.src, seq, 0.0, reach(self, delivered)))
-            return payload
-
-        return take
-
-    def watch(self, on_read: Callable[[str, str, str, int, Any], None]) -> None:
-        """Show every message that this party reads to `on_read`; no cost where nobody watches."""
-        take, runtime = self.take, self.runtime
-
-        def watched(box: deque[Message]) -> Any:
-            link, code = box[0][4], box[0][5]
-            payload = take(box)
-            on_read(runtime.order[link.src].name, self.name, list(runtime.tags)[code], self.round, payload)
-            return payload
-
-        self.take = watched
 
     def without(self, src: str) -> PartyLost:
         """The error about `src`, whose process has died; the program drops `src`, which `any_of` must follow."""
@@ -248,7 +141,7 @@ class Member:
         PartyLost : the process of `src` has died, and nothing of it is left to read.
         """
         try:
-            box = (self.evaluation_boxes if self.in_evaluation else self.boxes)[src][tag]
+            box = (self.tape.boxes if self.in_evaluation else self.boxes)[src][tag]
         except KeyError:
             box = self.box(src, tag)
         if timeout is not None and not self.in_evaluation:
@@ -266,7 +159,7 @@ class Member:
     def recv_all(self, srcs: Sequence[str], tag: str = "message") -> Generator[None, None, list[Any]]:
         """As `Party.recv_all`."""
         received = []
-        boxes = self.evaluation_boxes if self.in_evaluation else self.boxes
+        boxes = self.tape.boxes if self.in_evaluation else self.boxes
         for src in srcs:
             try:
                 box = boxes[src][tag]
@@ -347,7 +240,7 @@ class Member:
         if not self.started:
             self.started = True
             if runtime.resume_from is not None:
-                self.restore(runtime.resume_from.parties[self.name])
+                restore(self, runtime.resume_from.parties[self.name])
             elif runtime.checkpoint_every and self.secret is not None:
                 self.secret.keep()
         else:
@@ -415,84 +308,3 @@ class Member:
                 if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and not tensor.isfinite().all():
                     return f"{self.name}'s {name}{'.' if key else ''}{key}"
         return None
-
-    # --- checkpoints --------------------------------------------------------------------------------------------------
-
-    def capture(self, cut: Cut) -> None:
-        """Record this party in `cut`, at its boundary: state, clock, streams, links, and what waits unread for it."""
-        runtime = self.runtime
-        self.orphans = [orphan for orphan in self.orphans if orphan[2] > cut.round]
-        cut.parties[self.name] = {
-            "state": {name: freeze(value, f"{self.name}'s state.{name}", self.device) for name, value in self.state},
-            "privacy": freeze(self.privacy) if hasattr(self.privacy, "state_dict") else None,
-            "now": runtime.time.now(self),
-            "generators": {k: freeze(g.bit_generator.state) for k, g in self.generators.items()},
-            "torch_generators": {k: g.get_state() for k, g in self.torch_generators.items()},
-            "secret": self.secret and self.secret.state_dict(),
-            "links": {
-                dst: (link.busy, link.seq, {tag: next(iter(forms)) for tag, forms in link.forms.items()})
-                for dst, link in self.links.items()
-            },
-            "orphans": self.orphans + [(*key, *value) for key, value in self.drop.items()],
-            "tape": self.served,
-            **runtime.transport.save(self),
-            **({"codec": freeze(self.encoder.memory)} if self.encoder is not None else {}),
-        }
-        for boxes in self.boxes.values():
-            for tag, box in boxes.items():
-                for message in box:
-                    if message[3] <= cut.round:
-                        cut.inflight.append(runtime.describe(self.name, tag, message))
-
-    def rewind(self, saved: dict[str, Any], round: int) -> None:
-        """Set clock, links and what is to be dropped as `capture` recorded them, before the program starts."""
-        self.round = round
-        self.runtime.time.rewind(self, saved["now"])
-        self.runtime.transport.rewind(self, saved)
-        self.tape.round, self.tape.events = saved.get("tape", (0, []))
-        self.drop = {(src, seq): (of, delivered) for src, seq, of, delivered in saved["orphans"]}
-        for dst, (busy, seq, *forms) in saved["links"].items():
-            link = self.open(dst)
-            link.busy, link.seq = busy, seq
-            for tag, form in (forms[0] if forms else {}).items():  # none in a cut of a version that did not charge them
-                link.forms[tag] = {form: None}
-        for method in BEFORE_ROUNDS:
-            self.kept_back[method] = getattr(self.me, method)
-            setattr(self.me, method, self._refusing(method))
-
-    def _refusing(self, name: str) -> Callable[..., Any]:
-        """A stand-in for a method of `me` that may not be called before `rounds()` in a resumed run."""
-
-        def method(*args: Any, **kwargs: Any) -> Any:
-            if self.in_evaluation:
-                return self.kept_back[name](*args, **kwargs)
-            raise FederationError(
-                f"{self.name} calls {name} before rounds() in a resumed run: the first start did that. Put it under "
-                "`if me.fresh`"
-            )
-
-        return method
-
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Become what `capture` recorded. Mailboxes were filled before any party started."""
-        for method, function in self.kept_back.items():
-            setattr(self.me, method, function)
-        self.runtime.time.rewind(self, saved["now"])  # what was computed before rounds() is in it already
-        del self.trace[:]
-        kept = optimised(self.state)
-        for name, value in saved["state"].items():
-            where = f"{self.name}'s state.{name}"
-            setattr(self.state, name, thaw(value, getattr(self.state, name, None), where, kept, self.device))
-        if saved["privacy"] is not None:
-            thaw(saved["privacy"], self.privacy, f"{self.name}'s privacy")
-        if self.encoder is not None:
-            self.encoder.memory = thaw(saved["codec"])
-        for key, state in saved["generators"].items():  # in place: the program may hold the generator already
-            self.generators.setdefault(key, np.random.Generator(np.random.PCG64())).bit_generator.state = thaw(state)
-        for key, state in saved["torch_generators"].items():
-            self.torch_generators.setdefault(key, torch.Generator()).set_state(state)
-        if self.secret is not None:
-            try:
-                self.secret.load_state_dict(saved["secret"])
-            except VflbenchError as error:
-                raise FederationError(f"{self.name}: {error}") from None

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 class Tape:
     """What a party sent and read in the last evaluation that it took part in."""
 
-    __slots__ = ("events", "forms", "party", "priced", "round")
+    __slots__ = ("boxes", "events", "forms", "party", "priced", "round")
 
     def __init__(self, party: Member) -> None:
         self.party = party
         self.round = 0  # of that evaluation
         self.priced = True  # whether what crosses now is recorded
+        self.boxes: dict[str, dict[str, deque[Any]]] = {}  # as `Member.boxes`
         self.events: list[Event] = []
         self.forms: dict[tuple[str, str], Form] = {}  # receiver, tag -> the first message's
 
@@ -46,11 +47,19 @@ class Tape:
         party, runtime = self.party, self.party.runtime
         if party.encoder is not None and link.kind != L.LOCAL:
             # what arrives stays exact, so that a score is one of the model; nothing is remembered
-            encoder = Encoder(runtime.codec, party.rng("codec"))
+            encoder = Encoder(runtime.codec, party.streams.rng("codec"))
             nbytes = encoder.encode_copy((payload, nbytes, vectors, form), dst, tag).nbytes
         first = self.forms.setdefault((dst, tag), form)
         free = runtime.ways.get((tag, role_of(party.name), role_of(dst)), ())
         self.events.append((dst, tag, nbytes + form_bytes(form, first if nbytes else (), free), vectors))
+
+    def accept(self, src: str, tag: str, payload: Any) -> None:
+        """Lay what has arrived into its mailbox, and wake the party if it waits for it."""
+        party, box = self.party, self.boxes.setdefault(src, {}).setdefault(tag, deque())
+        box.append(payload)
+        if party.waiting is box:
+            party.waiting = None
+            party.runtime.ready.append(party)
 
     def take(self, box: deque[Any], src: str, tag: str) -> Any:
         """Read the oldest message of a mailbox, and record it."""

@@ -53,17 +53,17 @@ class VirtualTransport(Transport):
                 payload, nbytes, vectors, form = copied(payload, dst, tag)
             else:  # as `copy_payload`, without its calls, which cost most of a small message
                 nbytes, vectors, payload = payload.nbytes, 1, payload.copy()
-            link = links.get(dst) or party.open(dst)
+            link = links[dst]
             if party.in_evaluation:  # in no ledger
                 runtime.check_declared(name, dst, tag)
                 party.tape.send(link, dst, tag, payload, nbytes, vectors, form)
-                link.receiver.accept_evaluation(name, tag, payload)
+                link.receiver.tape.accept(name, tag, payload)
                 return NOTHING
             now = party.now
             round = party.round
             seq = link.seq
             link.seq = seq + 1
-            code, more = link.forms[tag].get(form) or party.look_up(link, dst, tag, form, nbytes)
+            code, more = link.forms[tag].get(form) or links.look_up(link, dst, tag, form, nbytes)
             nbytes += more
             if link.charged:
                 party.sent_bytes += nbytes
