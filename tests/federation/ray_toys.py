@@ -32,7 +32,7 @@ class Again(PartyProcess):
 
     async def prepare(self, *how: Any) -> bytes:
         if hasattr(self, "thread"):  # it was another run's party
-            self._put(leave)
+            self.put(leave)
             await self.loop.run_in_executor(None, self.thread.join)
         if self.courier is not None:
             await self.courier.close()
@@ -143,7 +143,7 @@ async def malformed(me: Party, data: Any, public: Any, config: Any) -> None:
 async def lost(me: Party, data: Any, public: Any, config: Any) -> None:
     """A message of it never arrives."""
     async for _ in me.rounds():
-        office(me).out["server"].numbered += 1
+        office(me).outboxes.boxes["server"].numbered += 1
         await me.send("server", torch.zeros(3), "up")
         await me.recv("server", "down")
 
@@ -151,7 +151,7 @@ async def lost(me: Party, data: Any, public: Any, config: Any) -> None:
 async def in_flight(me: Party, data: Any, public: Any, config: Any) -> None:
     """Says to have sent a message more than it has."""
     async for _ in me.rounds():
-        office(me).out["server"].posted += 1
+        office(me).outboxes.boxes["server"].posted += 1
         await me.recv("server", "down")
 
 
@@ -166,7 +166,7 @@ class Unreachable:
 
 async def cut_off(me: Party, data: Any, public: Any, config: Any) -> None:
     async for _ in me.rounds():
-        office(me).out["server"].actor = Unreachable
+        office(me).outboxes.boxes["server"].actor = Unreachable
         await me.send("server", torch.zeros(3), "up")
         await me.recv("server", "down")
 
@@ -179,7 +179,7 @@ async def cut_off_at_the_end(me: Party, data: Any, public: Any, config: Any) -> 
         if me.evaluates(t):
             async with me.evaluating():
                 if t == 3:
-                    office(me).out["server"].actor = Unreachable
+                    office(me).outboxes.boxes["server"].actor = Unreachable
                 await me.send("server", torch.zeros(3), "shown")
 
 

@@ -279,7 +279,7 @@ def test_messages_keep_their_order_across_both_ways_and_what_the_broker_dropped_
                 ledger=Ledger(), tags={}, clock=SimpleNamespace(at=lambda when: 0.0, deadline=None),
                 facts=lambda: {"round": 1, "for": "", "parked": False, "finished": False}, lose=lambda name: None,
             )  # fmt: skip
-            process.courier = Courier(name, service.channels, process._take, process._fail)
+            process.courier = Courier(name, service.channels, process.published.take, process.fail)
         assert a.courier is not None and b.courier is not None
         await a.courier.open()
         row = (1, 0, 1, 0, 0, 10, 1, 0.0, 0)
@@ -300,7 +300,7 @@ def test_messages_keep_their_order_across_both_ways_and_what_the_broker_dropped_
         told = [wire.unpack(await process.status()) for process in (a, b)]
         # As a deadlock is told by: what was dropped is not on its way.
         assert told[0]["sent"] == {"g": 8} and told[1]["received"] == {"f": 8}
-        assert (a.dropped, b.dropped) == ({}, {"embedding": 3})  # of the five in channel 3
+        assert (a.published.dropped, b.published.dropped) == ({}, {"embedding": 3})  # of the five in channel 3
         [event] = a.events
         rows = event["ledger"].reshape(-1, len(COLUMN))
         assert len(rows) == 8 and rows[:, COLUMN["bytes"]].sum() == 80  # those that were dropped were sent

@@ -2,7 +2,8 @@
 
 The processes are on one machine or a cluster. A party's process (process.py) runs its program in one thread, as
 `PartyEngine` (party.py): a `Runtime` with one program, whose other parties are elsewhere. driver.py drives, cluster.py
-starts and ends processes, nats_broker.py is a real broker.
+starts and ends processes, nats_broker.py is a real broker. outboxes.py has what waits to be sent,
+published_inbox.py what the broker has passed on.
 
 Messages go from actor to actor and not through the driver, in the wire form of `wire.py`. Per pair one call is in
 flight and carries all that was sent since the last. Async actors reorder calls; this keeps the order, is faster, and
