@@ -33,7 +33,7 @@ test: setup-dev
 # What breaks most often, in a minute.
 quick: export OMP_NUM_THREADS := 1
 quick: setup-dev
-	@$(BIN)/python $(PYTEST) $(FAST) tests/contracts/test_imports.py tests/contracts/test_contracts.py tests/contracts/test_exposes.py \
+	@$(BIN)/python $(PYTEST) $(FAST) tests/contracts/test_contracts.py tests/contracts/test_exposes.py \
 	tests/test_registry.py tests/federation tests/models tests/results tests/docs
 
 test-all: export OMP_NUM_THREADS := 1
@@ -50,6 +50,7 @@ lint: setup-dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo --no-cache
 
 setup: $(READY)
 
