@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 from vflbench import exposure, registry
+from vflbench.config import tuned
 
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
@@ -66,15 +67,16 @@ def table(keys: list[tuple[str, str, str]], prefix: str = "") -> list[str]:
 def algorithm(name: str) -> list[str]:
     """The paper, the pseudo-code and the departures of an algorithm, from its module."""
     entry = registry.algorithm_entries()[name]
-    file = ROOT.joinpath(*entry.module.split(".")).with_suffix(".py")
-    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-    tuned = [path.stem for path in sorted((CONF / "tuned" / name).glob("*.yaml"))]
+    module = ROOT.joinpath(*entry.module.split(".")).with_suffix(".py")
+    text = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
+    file = CONF / "tuned" / f"{name}.yaml"
+    found = [entry for entry in (tuned.read(file) if file.is_file() else ()) if "/" not in entry]
     note = (
-        [f"Tuned values (`conf/tuned/{name}/`) take the place of these defaults on: {', '.join(tuned)}.", ""]
-        if tuned
+        [f"Tuned values (`conf/tuned/{name}.yaml`) take the place of these defaults on: {', '.join(found)}.", ""]
+        if found
         else []
     )
-    return [*note, f"Paper: {entry.info.paper}. Source: `{file.relative_to(ROOT)}`.", "", *markdown(text)]
+    return [*note, f"Paper: {entry.info.paper}. Source: `{module.relative_to(ROOT)}`.", "", *markdown(text)]
 
 
 def markdown(text: str) -> list[str]:

@@ -52,20 +52,19 @@ def canonical(value: Any) -> str:
 
 
 def configurations() -> Iterator[Witness]:
-    from vflbench import registry
+    from vflbench import config, registry
+    from vflbench.papers import definition
 
     for algorithm in registry.algorithms():
         for dataset in registry.datasets():
             words = [f"algorithm={algorithm}", f"dataset={dataset}"]
             yield f"configurations/{algorithm}/{dataset}", lambda words=words: composed(words)
-    folder = registry.config_dir()
-    for group in ("experiment", "figure"):
-        for file in sorted((folder / group).rglob("*.yaml")):
-            name = file.relative_to(folder / group).with_suffix("").as_posix()
-            if group == "experiment":
-                yield f"configurations/preset/{name}", lambda name=name: composed([f"experiment={name}"])
-            else:
-                yield f"configurations/figure/{name}", lambda name=name: figure(name)
+    with config.session() as hydra:
+        presets = hydra.options("experiment")
+    for name in presets:
+        yield f"configurations/preset/{name}", lambda name=name: composed([f"experiment={name}"])
+    for name in definition.names():
+        yield f"configurations/figure/{name}", lambda name=name: figure(name)
 
 
 def composed(words: list[str]) -> str:

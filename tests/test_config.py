@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from vflbench import config
+from vflbench.cli.completion import candidates
 from vflbench.config.typed import convert_value
 from vflbench.federation import delays
 from vflbench.results.identity import config_hash
@@ -199,6 +200,46 @@ def test_a_preset_that_sweeps(mine: Path) -> None:
     assert "algorithm.lr" in problems("experiment=p", "algorithm.lr=0.1,fast", base=(), user_dir=mine)
 
 
+FIGURE = """\
+title: presets:
+runs: [{experiment: own/wide}]
+presets:  # a comment
+  # another
+  own/wide:  # the first
+
+    # its own
+    defaults:
+      - override /algorithm: toy
+    seed: 4
+# at the margin
+    rounds: >-
+      7
+
+  own/wide_few:
+    # rounds: 1
+    rounds: ${idiv:9,3}"""
+
+
+def test_a_preset_is_found_in_the_file_of_its_figure(mine: Path) -> None:
+    """The longest that its name begins with; a file of its own comes first."""
+    figures = mine / "figure" / "own"
+    figures.mkdir(parents=True)
+    (figures / "wide.yaml").write_text(FIGURE)
+    more = "presets:\n    own/wide_few_more:\n        rounds: 5\n    own/lost:\n        rounds: 6\nnames: {}\n"
+    (figures / "wide_few.yaml").write_text(f"title: t\n{more}")
+    (mine / "experiment" / "own").mkdir()
+    (mine / "experiment" / "own" / "alone.yaml").write_text("# @package _global_\nrounds: 8\n")
+    assert candidates(f"vflbench --config-dir {mine} experiment=own/wide_") == [
+        "experiment=own/wide_few",
+        "experiment=own/wide_few_more",
+    ]
+    for name, rounds, seed in (("wide", 7, 4), ("wide_few", 3, 0), ("wide_few_more", 5, 0), ("alone", 8, 0)):
+        run = plan(f"experiment=own/{name}", user_dir=mine).config
+        assert run is not None and (run.rounds, run.seed) == (rounds, seed), name
+    assert "own/wide" in problems("experiment=own/wid", user_dir=mine)["experiment"].allowed
+    assert "experiment" in problems("experiment=own/lost", user_dir=mine)  # as its name begins with no figure's
+
+
 def test_tuned_values_count_unless_the_command_says_otherwise(mine: Path) -> None:
     (mine / "tuned" / "toy").mkdir(parents=True)
     (mine / "tuned" / "toy" / "toy_graph.yaml").write_text("# @package _global_\nrounds: 77\nalgorithm:\n  lr: 0.7\n")
@@ -328,13 +369,15 @@ def test_what_a_session_remembers_is_what_hydra_itself_reads(words: list[str]) -
     for _ in range(2):  # the second time all of it is remembered
         with config.session(words) as hydra:
             twice = [config.compose(hydra, words) for _ in range(2)]
-    with initialize_config_dir(str(config.config_dir()), version_base="1.3"):
-        expected = OmegaConf.to_container(compose("config", words, return_hydra_config=True))
-    for key in ("runtime", "job"):
+    conf = config.config_dir()  # plain files come from here, and what our kind of source finds from the search path
+    with initialize_config_dir(str(conf), version_base="1.3"):
+        beside = f"hydra.searchpath=[vflbench://{conf}]"
+        expected = OmegaConf.to_container(compose("config", [*words, beside], return_hydra_config=True))
+    for key in ("runtime", "job", "searchpath", "overrides"):
         expected["hydra"].pop(key)
     for cfg in twice:
         found = OmegaConf.to_container(cfg)
-        for key in ("runtime", "job"):  # these say who started Hydra
+        for key in ("runtime", "job", "searchpath", "overrides"):  # these say who started Hydra, and how
             found["hydra"].pop(key)
         assert found == expected
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from vflbench import registry
 from vflbench.choosing import baselines, candidates, question, spaces
 from vflbench.choosing.record import Record
 from vflbench.cli import tune
@@ -58,7 +59,25 @@ def test_an_algorithm_of_the_users_enters_by_its_option(own: Path) -> None:
 
 def test_tuned_values_go_where_the_options_are_looked_for(own: Path) -> None:
     words = ["algorithm=mine", "dataset=of/ours", "trials=1"]
-    assert tune.ask(words, str(own / "to"), str(own))[1] == own / "to/tuned/mine/of/ours.yaml"
+    place = tune.ask(words, str(own / "to"), str(own))[1]
+    assert (place.file, place.entry) == (own / "to/tuned/mine.yaml", "of/ours")
+    assert place.trials == own / "to/tuned/mine.csv"
+    assert tune.ask(words, None, str(own))[1].trials == registry.config_dir().parent / "docs/results/tuning/mine.csv"
+
+
+def test_values_that_exist_already_are_kept(own: Path) -> None:
+    """Those of an older vflbench, in a file of their own, too; those of other noise are others."""
+    words, to = ["algorithm=vfl", "dataset=of/ours", "trials=1"], own / "to"
+    older = to / "tuned" / "private" / "gdp_embedding" / "vfl" / "of" / "ours.yaml"
+    older.parent.mkdir(parents=True)
+    older.write_text("# @package _global_\nalgorithm:\n  lr: 0.5\n")
+    (to / "tuned" / "vfl.yaml").write_text("of/ours/label_rr:\n  algorithm.lr: 0.5\n")
+    tune.ask(words, str(to), str(own))
+    for mechanism in ("gdp_embedding", "label_rr"):
+        noisy = [*words, f"privacy={mechanism}"]
+        with pytest.raises(VflbenchError, match=f"of/ours/{mechanism} already exists: replace it with overwrite=true"):
+            tune.ask(noisy, str(to), str(own))
+        tune.ask([*noisy, "overwrite=true"], str(to), str(own))
 
 
 def test_what_is_wrong_with_an_own_option_is_told(own: Path) -> None:

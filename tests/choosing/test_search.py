@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -27,6 +28,7 @@ from vflbench.choosing.trial_ranking import finalists, promising
 from vflbench.choosing.worker_pool import Backend
 from vflbench.cli import choose as choosing
 from vflbench.cli import tune
+from vflbench.config import tuned
 from vflbench.results import inventory
 from vflbench.types import ConfigError, Problem, VflbenchError
 
@@ -118,8 +120,8 @@ def test_a_best_value_at_the_edge_is_told_where_a_range_could_be_wider(monkeypat
     search = searching(method, trials_each=1)
     search._choose()
     assert method.edges == ["algorithm.lr"]
-    text = tune.text(search.record, method, method.trials[0])
-    assert "# The best algorithm.lr is at the edge of its range: a better one may lie beyond.\n" in text
+    said = tune.found(search.record, method, method.trials[0])
+    assert said.endswith(". The best algorithm.lr is at the edge of its range: a better one may lie beyond")
 
 
 def test_each_further_seed_is_trained_once(tmp_path: Path) -> None:
@@ -462,17 +464,18 @@ def test_values_found_with_noise_count_with_that_noise_alone(tmp_path: Path, mon
     words = ["tune", *(word for word in TASK if not word.startswith(("algorithm", "target"))), "algorithm=gd_join"]
     words += ["trials=2", "privacy=dp_sgd", "codec=none", "--out", str(tmp_path / "mine")]
     assert cli.command(words) == 0
-    text = (tmp_path / "mine" / "tuned" / "private" / "dp_sgd" / "gd_join" / "star_schema.yaml").read_text()
-    assert "\n#   privacy.clip: {" in text and "\n# Use these values with codec=none.\n" in text
-    found = yaml.safe_load(text)
-    assert list(found["privacy"]) == ["clip"] and found["algorithm"]
+    found = tuned.read(tmp_path / "mine" / "tuned" / "gd_join.yaml")["star_schema/dp_sgd"]
+    assert ". Use these values with codec=none" in found["found"]
+    assert [key for key in found if key.startswith("privacy.")] == ["privacy.clip"]
+    rows = list(csv.DictReader((tmp_path / "mine" / "tuned" / "gd_join.csv").open()))
+    assert {row["privacy"] for row in rows} == {"dp_sgd"} and "; privacy.clip: 0.1 to " in rows[0]["space"]
     run = ("algorithm=gd_join", "dataset=star_schema")
     with config.session([], tmp_path / "mine") as hydra:
         noisy = config.plan(hydra, [*run, "privacy=dp_sgd"]).config
         other = config.plan(hydra, [*run, "privacy=label_dp"]).config
         clean = config.plan(hydra, [*run]).config
     assert noisy is not None and other is not None and clean is not None
-    assert (noisy.privacy.clip, noisy.algorithm.lr) == (found["privacy"]["clip"], found["algorithm"]["lr"])
+    assert (noisy.privacy.clip, noisy.algorithm.lr) == (found["privacy.clip"], found["algorithm.lr"])
     assert clean.algorithm.lr == other.algorithm.lr != noisy.algorithm.lr
 
 
@@ -489,23 +492,29 @@ def test_tuned_values_are_written_with_how_they_were_found_and_never_over_others
     words = ["tune", *(word for word in TASK if not word.startswith(("algorithm", "target"))), "algorithm=gd_join"]
     words += ["trials=2", "seeds=2", "algorithm.weight_decay=0.5", "--out", str(tmp_path / "mine")]
     assert cli.command(words) == 0
-    file = tmp_path / "mine" / "tuned" / "gd_join" / "star_schema.yaml"
-    text = file.read_text()
-    assert text.startswith("# @package _global_\n")
-    assert "# 2 trials, seed 0; 2 of them also with 1, which decide; none was pruned; test rows were not read." in text
-    assert "  weight_decay: 0.5\n" in text and "\n# Use these values with codec=" in text and "defaults" not in text
+    file, trials = tmp_path / "mine" / "tuned" / "gd_join.yaml", tmp_path / "mine" / "tuned" / "gd_join.csv"
+    text, entry = file.read_text(), tuned.read(file)["star_schema"]
+    assert entry["found"].startswith("best validation rmse of 2 trials, seed 0 (2 also with 1, which decide), on ")
+    assert entry["algorithm.weight_decay"] == 0.5 and ". Use these values with codec=" in entry["found"]
+    rows = list(csv.DictReader(trials.open()))
+    assert [(row["dataset"], row["trial"], row["seeds"]) for row in rows] == [("star_schema", n, "0 1") for n in "01"]
+    (best,) = (row for row in rows if row["best"])
+    assert f"lr={entry['algorithm.lr']}" in best["settings"] and float(best["value"]) > 0
     task = words[1 : words.index("trials=2")]
     assert cli.command(["--config-dir", str(tmp_path / "mine"), *task, "plot=none", "floor=none"]) == 0
     (used,) = (tmp_path / "outputs" / "runs").glob("*/.hydra/config.yaml")
-    assert yaml.safe_load(text)["algorithm"].items() <= yaml.safe_load(used.read_text())["algorithm"].items()
+    assert yaml.safe_load(used.read_text())["algorithm"]["lr"] == entry["algorithm.lr"]
     capsys.readouterr()
     assert cli.command(words) == 1
     assert "already exists: replace it with overwrite=true" in capsys.readouterr().err and file.read_text() == text
-    file.write_text("an older file")
+    others, row = "# mine\nbank:  # kept\n  algorithm.lr: 1e-5\n", "bank,,0,,lr=1e-5,auroc,0.9,,,completed,0,,\n"
+    file.write_text(others + "star_schema:\n  algorithm.lr: 1\n")
+    trials.write_text(trials.read_text() + row)
     assert cli.command([*words, "overwrite=true"]) == 0
-    assert file.read_text() == text
+    assert file.read_text() == others + text and row in trials.read_text()
     words[words.index("trials=2")] = "trials=3"
     capsys.readouterr()
     assert cli.command([*words, "overwrite=true", "resume=true"]) == 0
     assert "[trial 2]" in (told := capsys.readouterr().err) and "[trial 1]" not in told
-    assert "# 3 trials, seed 0;" in file.read_text()
+    assert " of 3 trials, seed 0" in tuned.read(file)["star_schema"]["found"]
+    assert [line["dataset"] for line in csv.DictReader(trials.open())] == ["bank", *["star_schema"] * 3]

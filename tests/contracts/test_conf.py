@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import dataclasses
 import inspect
 import re
@@ -17,6 +18,8 @@ import yaml
 import vflbench
 from tests.options import read_yaml
 from vflbench import config, defaults, registry
+from vflbench.config import tuned
+from vflbench.config.source import SCHEME, Source
 from vflbench.papers import definition
 from vflbench.types import (
     BrokerConfig,
@@ -39,13 +42,11 @@ OPTIONS = sorted(
     for group in (*FIXED, *registry.GROUPS, "dataset", "algorithm", "model")
     for path in (CONF / group).glob("*.yaml")
 )
-PRESETS = sorted((CONF / "experiment").rglob("*.yaml"))
+SOURCE = Source("vflbench", f"{SCHEME}://{CONF}")
+PRESETS = SOURCE.options("experiment")
 GROUPS_OF_NONE = ("attack", "codec", "protection", "broker", "logger")
 TUNED = sorted((CONF / "tuned").rglob("*.yaml"))
-
-
-def name_of(path: Path) -> str:
-    return path.relative_to(CONF).with_suffix("").as_posix()
+TRIALS = CONF.parent / "docs" / "results" / "tuning"
 
 
 def content(path: Path) -> dict[str, Any]:
@@ -162,21 +163,24 @@ def test_every_model_composes_with_its_algorithms(overrides: tuple[str, ...], hy
 
 
 # the first of each paper in the fast tests
-FIRST = {folder: min(path for path in PRESETS if path.parent == folder) for folder in {path.parent for path in PRESETS}}
+FIRST = {paper: min(name for name in PRESETS if name.startswith(paper)) for paper in {n.split("/")[0] for n in PRESETS}}
 
 
 @pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, marks=[] if path == FIRST[path.parent] else [pytest.mark.slow], id=name_of(path))
-        for path in PRESETS
-    ],
+    "preset",
+    [pytest.param(name, marks=[] if name in FIRST.values() else [pytest.mark.slow]) for name in PRESETS],
 )
-def test_every_preset_is_valid_and_says_how_to_start_it(path: Path, hydra: Any) -> None:
-    preset = path.relative_to(CONF / "experiment").with_suffix("").as_posix()
-    text = path.read_text(encoding="utf-8")
-    assert text.startswith("# @package _global_\n") and f"experiment={preset}" in text
+def test_every_preset_is_valid(preset: str, hydra: Any) -> None:
     assert config.plan(hydra, [f"experiment={preset}"]).jobs
+
+
+def test_conf_can_be_browsed() -> None:
+    """At most 300 files, and a preset of a figure is with the figure: alone are those that none can have."""
+    assert sum(path.is_file() for path in CONF.rglob("*")) <= 300
+    for path in (CONF / "experiment").rglob("*.yaml"):
+        name = path.relative_to(CONF / "experiment").with_suffix("").as_posix()
+        assert path.read_text(encoding="utf-8").startswith(f"# @package _global_\n# vflbench experiment={name}\n")
+        assert not [one for one in definition.names() if name == one or name.startswith(f"{one}_")], name
 
 
 @pytest.mark.parametrize(("more", "length"), [([], "an epoch"), (["algorithm.rounds_per_epoch=4"], "1/4 of an epoch")])
@@ -185,42 +189,47 @@ def test_epochs_and_rounds_together_are_refused_saying_what_a_round_is(more: lis
         plan("algorithm=leasgd", "dataset=digits", "epochs=2", "rounds=4", *more)
 
 
-FIRST_TUNED = {path.parent: path for path in reversed(TUNED)}  # of each algorithm
+@pytest.mark.slow
+@pytest.mark.parametrize("file", TUNED, ids=lambda file: file.stem)
+def test_tuned_values_are_valid(file: Path, hydra: Any) -> None:
+    for entry in tuned.read(file):
+        dataset, _, privacy = entry.partition("/")
+        words = [f"algorithm={file.stem}", f"dataset={dataset}", *([f"privacy={privacy}"] if privacy else [])]
+        if file.stem in ("dcpa", "stcd"):  # these need a convex objective
+            words.append(f"dataset.problem={'ridge' if dataset in ('energy', 'ridge') else 'sparse_logistic'}")
+        try:
+            config.plan(hydra, words)
+        except ConfigError as error:
+            raise AssertionError(f"{file}: {entry}") from error
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, marks=[] if path == FIRST_TUNED[path.parent] else [pytest.mark.slow], id=name_of(path))
-        for path in TUNED
-    ],
-)
-def test_tuned_values_are_valid(path: Path, hydra: Any) -> None:
-    assert path.read_text(encoding="utf-8").startswith("# @package _global_\n")
-    words = [f"algorithm={path.parent.name}", f"dataset={path.stem}"]
-    if "private" in path.parts:
-        words.append(f"privacy={path.parent.parent.name}")
-    if path.parent.name in ("dcpa", "stcd"):  # these need a convex objective
-        words.append(f"dataset.problem={'ridge' if path.stem in ('energy', 'ridge') else 'sparse_logistic'}")
-    assert config.plan(hydra, words).config is not None
+def test_tuned_values_say_where_they_come_from() -> None:
+    """In a line; every trial is in a row of the file of trials, and the best ones of an entry are marked."""
+    for file in TUNED:
+        text, entries = file.read_text(encoding="utf-8"), tuned.read(file)
+        trials = TRIALS / f"{file.stem}.csv"
+        rows = list(csv.DictReader(trials.open(encoding="utf-8"))) if trials.is_file() else []
+        assert bool(rows) == (f"docs/results/tuning/{file.stem}.csv" in text.partition("\n")[0]), file
+        assert all(entry.get(tuned.FOUND) and entry.keys() - {tuned.FOUND} for entry in entries.values()), file
+        tried = {"/".join(filter(None, (row["dataset"], row["privacy"]))) for row in rows if row["best"] == "yes"}
+        unsearched = ("as with ", "not searched for")
+        assert tried == {name for name, one in entries.items() if not one[tuned.FOUND].startswith(unsearched)}, file
 
 
 DRAWN = {
-    f"experiment/{runs['experiment']}"
-    for name in definition.names()
-    for runs in read_yaml(CONF / "figure" / f"{name}.yaml")["runs"]
+    runs["experiment"] for name in definition.names() for runs in read_yaml(CONF / "figure" / f"{name}.yaml")["runs"]
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [path for path in PRESETS if name_of(path) not in DRAWN], ids=name_of)
+@pytest.mark.parametrize("preset", [name for name in PRESETS if name not in DRAWN])
 def test_every_preset_of_no_figure_runs_at_scale_smoke(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first job, on the twin; one with a target may get there. Figures' presets run in
     tests/papers/test_figures.py."""
     monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
-    preset = f"experiment={path.parent.name}/{path.stem}"
+    preset = f"experiment={preset}"
     jobs = plan(preset).jobs
     assert jobs
     small = [

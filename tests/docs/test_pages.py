@@ -10,7 +10,15 @@ from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parents[2]
 TOP = [
-    ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")
+    ROOT / name
+    for name in (
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "examples/README.md",
+        "conf/README.md",
+    )
 ]
 PAGES = [
     *TOP,

@@ -85,8 +85,23 @@ def test_a_wrong_definition_is_refused_with_all_its_problems(tmp_path, monkeypat
         texts.append(str(refused.value))
     assert "'order'" in texts[0]
     assert all(word in texts[1] for word in ("sed", "selcted", "'selected'", "numbers[0]", "claims[0].of"))
+    assert "runs[0].experiment=a/b: must be one of" in texts[1]
     with pytest.raises(ConfigError, match="Did you mean 'x/y'"):
         definition.choose(["x/z"])
+
+
+def test_a_preset_that_is_looked_for_elsewhere_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "figure" / "x").mkdir(parents=True)
+    monkeypatch.setattr(definition, "config_dir", lambda: tmp_path)
+    text = "title: t\nsource: s\nruns: [{experiment: x/y_z}]\nkeys: [seed]\npictures: []\npresets:\n"
+    own = "".join(f"  {name}:\n    seed: 1\n" for name in ("x/y", "x/y_z", "x/y_w", "x/z", "y"))
+    (tmp_path / "figure" / "x" / "y.yaml").write_text(text + own + "  x/y_v: {seed: 1}\n")
+    (tmp_path / "figure" / "x" / "y_w.yaml").write_text(f"{text}  x/y_w:\n    seed: 2\n")
+    with pytest.raises(ConfigError) as refused:
+        definition.load("x/y")
+    assert [problem.value for problem in refused.value.problems] == ["x/y_w", "x/z", "y", "x/y_v"]
+    assert "call it x/y or x/y_..." in str(refused.value)
+    assert definition.load("x/y_w").presets == {"x/y_w": {"seed": 2}}
 
 
 # --- claims -----------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import vflbench
+from vflbench.config import tuned
 from vflbench.types import ConfigError, VflbenchError
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/data"
@@ -48,7 +49,8 @@ def test_choose(data: Any, capsys: pytest.CaptureFixture[str]) -> None:
 def test_tune(data: Any, tmp_path: Path) -> None:
     words = ["algorithm=vfl_sgd", *SMALL]
     found = vflbench.tune(words, out=tmp_path / "mine", data=data)
-    assert found.file == tmp_path / "mine/tuned/vfl_sgd/tabular_files.yaml" and found.file.is_file()
+    assert found.file == tmp_path / "mine/tuned/vfl_sgd.yaml"
+    assert found.values.items() <= tuned.read(found.file)["tabular_files"].items()
     assert found.table.best.sum() == 1 and set(found.values) <= set(found.table.columns)
     first, second = repr(found).splitlines()
     assert first.startswith("Tuned vfl_sgd on tabular_files, best of ") and second == str(found.file)

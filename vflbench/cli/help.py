@@ -47,14 +47,17 @@ Flags
 
 
 def help_text() -> str:
-    """Our own help, made from the folder of options, without Hydra."""
+    """Our own help, made from the folder of options."""
+    from vflbench.config.source import SCHEME, Source
+
     conf = config_dir()
+    options = Source("vflbench", f"{SCHEME}://{conf}")
     width = max(80, min(shutil.get_terminal_size().columns, 140))
     lines = [EXAMPLES, "Groups (group=option)"]
     for group in sorted(
         path for path in conf.iterdir() if path.is_dir() and path.name not in ("hydra", "tuned", "figure")
     ):
-        names = " ".join(sorted(path.relative_to(group).with_suffix("").as_posix() for path in group.rglob("*.yaml")))
+        names = " ".join(options.options(group.name))
         lines += textwrap.wrap(
             names, width, initial_indent=f"  {group.name:12} ", subsequent_indent=" " * 15, break_on_hyphens=False
         )

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import time
 from argparse import ArgumentParser
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
+from typing import Any
 
-import yaml
 from omegaconf import OmegaConf
 
 from vflbench import registry
 from vflbench.choosing import question, trial_ranking
 from vflbench.choosing.commands import written
-from vflbench.choosing.halving import PRUNED
 from vflbench.choosing.record import Method, Record, Trial
 from vflbench.cli.choose import search
 from vflbench.cli.words import RUNS, say, shown
+from vflbench.config import tuned
 from vflbench.results.folder import atomic_write
 from vflbench.results.texts import align
 from vflbench.types import ConfigError, VflbenchError, refuse
 
 PLACE = RUNS / "tune"
-#: how much noise is the run's own, and the mechanism is in the file's place
+#: columns of a file of trials
+TRIALS = ("dataset", "privacy", "trial", "best", "settings", "metric", "value", "bytes", "seconds", "status", "seeds",
+          "with", "space")  # fmt: skip
+#: how much noise is the run's own, and the mechanism is in the entry's name
 BUDGET = ("privacy=", *(f"privacy.{key}=" for key in ("epsilon", "delta", "mu", "noise_multiplier", "label_epsilon")))
 USAGE = (
     "vflbench tune algorithm=A dataset=D [trials=N] [budget=30m] [target=T] [cost=bytes|seconds|weighted] [jobs=N] "
@@ -42,29 +49,55 @@ def command(args: list[str]) -> int:
     )
     parser.add_argument("words", nargs="*", help="what to tune")
     parser.add_argument(
-        "--out", metavar="DIR", help="a folder of options: the values go into DIR/tuned/[private/MECHANISM/]A/D.yaml"
+        "--out", metavar="DIR", help="a folder of options: the values go into DIR/tuned/A.yaml, the trials beside them"
     )
     parser.add_argument("--config-dir", metavar="DIR", help="a folder with options of your own")
     flags = parser.parse_intermixed_args(args)
-    asked, file = ask(flags.words, flags.out, flags.config_dir)
+    asked, place = ask(flags.words, flags.out, flags.config_dir)
     folder, record = search(asked, PLACE)
     say(align([*_table(record, record.methods[0])]))
     for note in [*record.notes, *_edges(record.methods[0])]:
         say(f"note: {note}")
-    best = keep(folder, record, file, asked.overwrite)
+    best = keep(folder, record, place, asked.overwrite)
     say(f"runs: {shown(folder)}")
+    say(f"trials: {shown(place.trials)}")
     beside = _beside(record.methods[0], best)
-    say(f"tuned values: {shown(file)}" + (f"; use them with {' '.join(beside)}" if beside else ""))
+    say(f"tuned values: {shown(place.file)}" + (f"; use them with {' '.join(beside)}" if beside else ""))
     return 0
 
 
-def ask(words: Sequence[str], out: str | None, config_dir: str | None) -> tuple[question.Question, Path]:
-    """What is to be tuned, and the file for its values.
+@dataclass(frozen=True)
+class Place:
+    """Where tuned values go."""
+
+    file: Path  # of the algorithm
+    dataset: str
+    privacy: str  # the mechanism whose noise they are for; empty: for none
+    trials: Path  # a CSV file
+
+    @property
+    def entry(self) -> str:
+        """The name of the entry in the file."""
+        return f"{self.dataset}/{self.privacy}" if self.privacy else self.dataset
+
+    def check(self) -> None:
+        """Raise VflbenchError where the entry, or the file of an older vflbench, already exists."""
+        folder = self.file.parent.joinpath("private", self.privacy) if self.privacy else self.file.parent
+        older = folder / self.file.stem / f"{self.dataset}.yaml"
+        held = self.file if self.file.is_file() and self.entry in tuned.read(self.file) else older
+        if held.exists():
+            raise VflbenchError(
+                f"{held}: {self.entry} already exists: replace it with overwrite=true, or choose another --out DIR"
+            )
+
+
+def ask(words: Sequence[str], out: str | None, config_dir: str | None) -> tuple[question.Question, Place]:
+    """What is to be tuned, and where its values go.
 
     Raises
     ------
     ConfigError : the problems of the words.
-    VflbenchError : there is no place for the file, or it already exists.
+    VflbenchError : there is no place for the values, or some already exist there.
     """
     own = question.check_tune(words)
     try:
@@ -72,26 +105,36 @@ def ask(words: Sequence[str], out: str | None, config_dir: str | None) -> tuple[
     except ConfigError as error:
         raise ConfigError(question.told_once([*error.problems, *own])) from None
     refuse(own)
-    file = _file(asked, out)
-    if file.exists() and not asked.overwrite:
-        raise VflbenchError(f"{file} already exists: replace it with overwrite=true, or choose another --out DIR")
-    return asked, file
+    place = _place(asked, out)
+    if not asked.overwrite:
+        place.check()
+    return asked, place
 
 
-def keep(folder: Path, record: Record, file: Path, overwrite: bool) -> Trial:
-    """Write the values of the best trial, and return it. Raises VflbenchError if no trial has a value."""
+def keep(folder: Path, record: Record, place: Place, overwrite: bool) -> Trial:
+    """Write the values of the best trial and all trials, and return the best one.
+
+    Raises
+    ------
+    VflbenchError : no trial has a value, or somebody has written values meanwhile.
+    """
     method = record.methods[0]
     best = next((trial for trial in method.trials if trial.number == method.best), None)
     if best is None:
         why = next((f" ({trial.reason})" for trial in method.trials if trial.reason), "")
         raise VflbenchError(f"no trial has a value{why}; the runs are in {shown(folder)}")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(file, text(record, method, best), overwrite)
+    if not overwrite:
+        place.check()
+    for file in (place.file, place.trials):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    text = tuned.written(place.file, place.entry, found(record, method, best), values(method, best))
+    atomic_write(place.trials, _with_trials(place, record, method), replace=True)
+    atomic_write(place.file, text, replace=True)
     return best
 
 
-def _file(asked: question.Question, out: str | None) -> Path:
-    """The file for the values, of a mechanism's noise its own: below --out, else below the options of a checkout.
+def _place(asked: question.Question, out: str | None) -> Place:
+    """Where the values go: below --out, else below the options of a checkout.
 
     Raises
     ------
@@ -104,8 +147,11 @@ def _file(asked: question.Question, out: str | None) -> Path:
     if folder.exists() and not folder.is_dir():
         raise VflbenchError(f"--out {out}: is a file, not a folder")
     assert asked.algorithms is not None
-    place = folder / "tuned" if asked.mechanism in (None, "none") else folder / "tuned" / "private" / asked.mechanism
-    return place / asked.algorithms[0] / f"{asked.dataset}.yaml"
+    algorithm, docs = asked.algorithms[0], conf.parent / "docs" / "results" / "tuning"
+    file = folder / "tuned" / f"{algorithm}.yaml"
+    trials = docs / f"{algorithm}.csv" if out is None and docs.is_dir() else file.with_suffix(".csv")
+    privacy = "" if asked.mechanism in (None, "none") else str(asked.mechanism)
+    return Place(file, str(asked.dataset), privacy, trials)
 
 
 def _table(record: Record, method: Method) -> Iterator[list[str]]:
@@ -140,33 +186,68 @@ def _scores(record: Record, method: Method, trial: Trial) -> list[str]:
     return [*numbers, ", ".join(dict.fromkeys(run.status for run in runs)), *seeds]
 
 
-def text(record: Record, method: Method, best: Trial) -> str:
-    """The best values, and those that were typed, as an option file; its comments have space, trials, seed and date."""
+def found(record: Record, method: Method, best: Trial) -> str:
+    """Where the best values come from, in one line: objective, trials, seeds, date, and the words beside."""
     asked = record.question
-    objective = "best validation " + str(asked["metric"])
+    objective = f"best validation {asked['metric']}"
     if asked["target"] is not None:
-        objective = f"least {asked['cost']} to {asked['metric']} {asked['target']} on validation rows"
-    whole = "" if any(run.status == PRUNED for run in [*method.trials, *method.repeats]) else "none was pruned; "
+        objective = f"least {asked['cost']} to {asked['metric']} {asked['target']} on validation rows,"
     repeated = sum(len(trial_ranking.runs_of(record, method, trial)) > 1 for trial in method.trials)
-    more = f"; {repeated} of them also with {', '.join(map(str, record.repeats))}, which decide" if repeated else ""
+    more = f" ({repeated} also with {', '.join(map(str, record.repeats))}, which decide)" if repeated else ""
+    words, beside = _words(method), _beside(method, best)
+    said = f"{objective} of {record.trials_each} trials, seed {asked['seed']}{more}, on {time.strftime('%Y-%m-%d')}"
+    said += f", with {' '.join(words)}" if words else ""
+    sentences = [said, *([f"Use these values with {' '.join(beside)}"] if beside else []), *_edges(method)]
+    return ". ".join(sentences)
+
+
+def _words(method: Method) -> list[str]:
+    """What was typed beside algorithm and data set."""
     hidden = ("algorithm=", "dataset=", question.SHIPPED, question.SHIPPED_PRIVATE)
-    words = [word for word in method.words if not word.startswith(hidden)]
+    return [word for word in method.words if not word.startswith(hidden)]
+
+
+def values(method: Method, best: Trial) -> dict[str, Any]:
+    """The best values, and those that were typed, as nested dicts."""
     beside = _beside(method, best)
-    lines = [
-        "# @package _global_",
-        f"# Chosen by `vflbench tune` on {time.strftime('%Y-%m-%d')}: {objective}.",
-        f"# {record.trials_each} trials, seed {asked['seed']}{more}; {whole}test rows were not read.",
-        *([f"# With {' '.join(words)}."] if words else []),
-        *([f"# Use these values with {' '.join(beside)}."] if beside else []),
-        *(f"# {note}." for note in _edges(method)),
-        "# Space:",
-        *(f"#   {key}: {given}" for key, given in method.space.items()),
-        "# Trials:",
-        *(f"#   {line}" for line in align([*_table(record, method)]).splitlines()),
-    ]
     kept = [word for word in _settings(method, best) if word not in beside]
-    tree = OmegaConf.to_container(OmegaConf.from_dotlist(kept))
-    return "\n".join(lines) + "\n" + yaml.safe_dump(tree, sort_keys=False)
+    tree: dict[str, Any] = dict(OmegaConf.to_container(OmegaConf.from_dotlist(kept)))  # type: ignore[arg-type]
+    return tree
+
+
+def _with_trials(place: Place, record: Record, method: Method) -> str:
+    """The file of trials with those of this search; the rows of others stay."""
+    rows, columns = list[dict[str, str]](), list(TRIALS)
+    if place.trials.is_file():
+        with place.trials.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            rows = [row for row in reader if (row.get("dataset"), row.get("privacy")) != (place.dataset, place.privacy)]
+            columns = list(dict.fromkeys([*(reader.fieldnames or ()), *TRIALS]))
+    shared = {"dataset": place.dataset, "privacy": place.privacy, "metric": str(record.question["metric"])}
+    shared |= {"with": " ".join(_words(method)), "space": "; ".join(starmap(_range, method.space.items()))}
+    for trial in method.trials:
+        runs = trial_ranking.runs_of(record, method, trial)
+        settings = " ".join(f"{key.removeprefix('algorithm.')}={value}" for key, value in trial.values.items())
+        own = {"trial": str(trial.number), "best": "yes" if trial.number == method.best else "", "settings": settings}
+        own |= dict(zip(("value", "bytes", "seconds", "status"), _scores(record, method, trial), strict=False))
+        own["seeds"] = " ".join(str(record.question["seed"] if run.seed is None else run.seed) for run in runs)
+        rows.append(shared | own)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _range(key: str, given: Any) -> str:
+    """The range of a key, in words."""
+    if not isinstance(given, Mapping):
+        said = ", ".join(map(str, given))
+    else:
+        marks = [word for word in ("log", "int") if given.get(word)]
+        ends = [f"at {word} {given[word]}" for word in ("least", "most") if word in given]
+        said = ", ".join([f"{given['low']} to {given['high']}", *marks, *ends])
+    return f"{key.removeprefix('algorithm.')}: {said}"
 
 
 def _settings(method: Method, best: Trial) -> list[str]:

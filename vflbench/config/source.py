@@ -21,7 +21,8 @@ from vflbench.config import tuned
 
 SCHEME = "vflbench"
 GLOBAL = {"package": "_global_"}  # of tuned values and presets, which have keys of any group
-PRESET = re.compile(r"^  (\S+):$", re.MULTILINE)
+PRESETS = re.compile(r"^presets:.*\n((?:[ #].*\n|\n)*)", re.MULTILINE)  # the end of a figure's file
+NAME = re.compile(r"^([^\s#].*?):[ \t]*(?:#.*)?\n", re.MULTILINE)  # of a preset
 
 
 class Source(ConfigSource):
@@ -66,7 +67,7 @@ class Source(ConfigSource):
             for key, value in found.values.items():
                 OmegaConf.update(config, key, value)
         elif group == "experiment" and file != self.folder / self._normalize_file_name(config_path):
-            config = parsed(str(file), _preset(text, name))
+            config = parsed(str(file), presets(text)[name])
         else:
             config, header = parsed(str(file), text), self._get_header_dict(text[:512])
         return ConfigResult(self.provider, self.full_path(), config, header)
@@ -82,6 +83,12 @@ class Source(ConfigSource):
             group == "experiment" and (self.folder / "figure" / paper).is_dir()
         )
 
+    def options(self, group: str) -> list[str]:
+        """Every option of a group, those in folders below it as `folder/option`, sorted."""
+        inner = self.list(group, ObjectType.GROUP)
+        below = [f"{folder}/{name}" for folder in inner for name in self.options(f"{group}/{folder}")]
+        return sorted([*self.list(group, ObjectType.CONFIG), *below])
+
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         """The options and groups in a group, sorted; of one of both kinds where `results_filter` says so."""
         files, place = list[str](), self.folder / config_path
@@ -90,7 +97,8 @@ class Source(ConfigSource):
         group, _, paper = config_path.partition("/")
         if group == "experiment" and (inside := self.folder / "figure" / paper).is_dir():
             if results_filter is not ObjectType.GROUP:
-                files += [name for file in inside.glob("*.yaml") for name in _presets(file)]
+                written = {name for file in inside.glob("*.yaml") for name in presets(file.read_text(encoding="utf-8"))}
+                files += [name.rpartition("/")[2] for name in written if self._figure(name)]
             if results_filter is not ObjectType.CONFIG:
                 files += [one.name for one in inside.iterdir() if one.is_dir()]
         return sorted(set(files))
@@ -100,7 +108,7 @@ class Source(ConfigSource):
         paper, _, name = preset.rpartition("/")
         while name:
             file = self.folder / "figure" / paper / f"{name}.yaml"
-            if file.is_file() and _preset(file.read_text(encoding="utf-8"), preset):
+            if file.is_file() and preset in presets(file.read_text(encoding="utf-8")):
                 return file
             name = name.rpartition("_")[0]
         return None
@@ -119,14 +127,10 @@ def _parsed(file: str, text: str) -> bytes:
     return pickle.dumps(OmegaConf.load(stream))
 
 
-def _presets(file: Path) -> list[str]:
-    """The names of the presets in a figure's file, without its paper."""
-    _, _, below = file.read_text(encoding="utf-8").partition("\npresets:\n")
-    return [name.rpartition("/")[2] for name in PRESET.findall(re.split(r"^\S", below, flags=re.MULTILINE)[0])]
-
-
-def _preset(text: str, name: str) -> str:
-    """What the text of a figure's file says of a preset; empty where it has none of that name."""
-    _, _, below = text.partition("\npresets:\n")
-    own = re.search(rf"^  {re.escape(name)}:\n((?:    .*\n|\n)+)", below, re.MULTILINE)
-    return textwrap.dedent(own[1]) if own else ""
+@functools.lru_cache(maxsize=256)
+def presets(text: str) -> dict[str, str]:
+    """What the text of a figure's file says of each of its presets, which are cut out: to parse it all takes long."""
+    found = PRESETS.search(text + "\n")
+    inside = re.sub(r"^#.*\n", "", found[1], flags=re.MULTILINE) if found else ""
+    _, *parts = NAME.split(textwrap.dedent(inside))
+    return {name: textwrap.dedent(own) for name, own in zip(parts[::2], parts[1::2], strict=True)}

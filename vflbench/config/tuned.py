@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import io
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from vflbench import registry
+from vflbench.defaults import NUMBER
 from vflbench.types import VflbenchError
 
 PRIVATE = "private"  # what the options with the noise of a mechanism begin with
@@ -62,20 +62,62 @@ def find(folder: Path, asked: str) -> Entry | None:
 
 def read(file: Path) -> dict[str, dict[str, Any]]:
     """The entries of a file, by name. Raises VflbenchError where it holds none."""
-    entries = OmegaConf.to_container(_parsed(str(file), _text(file)))
+    return _entries(file, _text(file))
+
+
+def _entries(file: Path, text: str) -> dict[str, dict[str, Any]]:
+    entries = OmegaConf.to_container(_parsed(str(file), text))
     if not isinstance(entries, dict) or not all(isinstance(one, dict) for one in entries.values()):
         raise VflbenchError(f"{file}: holds no tuned values; an entry is DATASET: {{algorithm.lr: 0.1}}")
     return {str(name): {str(key): value for key, value in one.items()} for name, one in entries.items()}
 
 
 def written(file: Path, name: str, found: str, values: Mapping[str, Any]) -> str:
-    """The text of the file with this entry in it; the others are as they were."""
-    entry = yaml.safe_dump({name: {FOUND: found, **_flat(values)}}, sort_keys=False, width=1000, allow_unicode=True)
+    """The text of the file with this entry in it; the others, and their comments, are as they were.
+
+    Raises
+    ------
+    VflbenchError : the file is not written as ours are, so the entry would spoil it.
+    """
     before = _text(file) if file.is_file() else ""
-    own = re.compile(rf"^(['\"]?){re.escape(name)}\1:.*\n(?:[ #].*\n|\n(?=[ \n]))*", re.MULTILINE)
-    if own.search(before):
-        return own.sub(lambda _: entry, before, count=1)
-    return before + ("\n" if before and not before.endswith("\n") else "") + entry
+    held = read(file) if before else {}
+    own = {FOUND: found.replace("${", "\\${"), **_flat(values)}  # nothing is looked up in a sentence
+    entry = yaml.dump({name: own}, Dumper=_Dumper, sort_keys=False, width=1 << 30, allow_unicode=True)
+    lines = before.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    first, last = _lines(before, name) if name in held else (len(lines), len(lines))
+    text = "".join([*lines[:first], entry, *lines[last:]])
+    try:
+        whole = _entries(file, text) == {**held, name: own}
+    except (VflbenchError, yaml.YAMLError):
+        whole = False
+    if not whole:
+        raise VflbenchError(f"{file}: is not a list of entries in lines of their own; add this one by hand:\n{entry}")
+    return text
+
+
+class _Dumper(yaml.SafeDumper):
+    """Puts quotes round texts that Hydra would read as numbers, as 1e5, and round breaks, which PyYAML would fold."""
+
+    def text(self, value: str) -> yaml.ScalarNode:
+        return self.represent_scalar("tag:yaml.org,2002:str", value, '"' if len(value.splitlines()) > 1 else None)
+
+
+_Dumper.add_representer(str, _Dumper.text)
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", NUMBER, list("-+.0123456789"))
+
+
+def _lines(text: str, name: str) -> tuple[int, int]:
+    """The first line of an entry, and that after its last; comments at the margin above the next are the next's."""
+    whole: Any = yaml.compose(text, yaml.SafeLoader)
+    keys = [key for key, _ in whole.value]
+    number = next(number for number, key in enumerate(keys) if key.value == name)
+    lines, first = text.splitlines(), keys[number].start_mark.line
+    last = keys[number + 1].start_mark.line if number + 1 < len(keys) else len(lines)
+    while not lines[last - 1].strip() or lines[last - 1].startswith("#"):
+        last -= 1
+    return first, last
 
 
 def _text(file: Path) -> str:
@@ -94,8 +136,8 @@ def _flat(values: Any, above: str = "") -> dict[str, Any]:
     """Nested values by their whole keys."""
     found = dict[str, Any]()
     for key, value in values.items():
-        inside = _flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
-        found |= inside
+        nested = isinstance(value, Mapping) and value
+        found |= _flat(value, f"{above}{key}.") if nested else {f"{above}{key}": value}
     return found
 
 

@@ -39,6 +39,8 @@ numbers:                        the paper's own, drawn as hollow markers
 claims:                         what the paper says (claims.py has the checks)
 scaled: ...                     what is smaller than in the paper
 tuning: ...                     what was tuned, on which data, with how much effort for each method
+presets:                        what `runs` name, and `vflbench experiment=NAME` starts; last in the file
+  glasu/table3: {...}           a preset, in lines of its own; its name is the figure's, or begins with it and `_`
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ from typing import Any
 import yaml
 
 from vflbench.config import config_dir, convert
+from vflbench.config.source import SCHEME, Source
 from vflbench.papers.claims import Claim, among
 from vflbench.papers.measured import ALONE, LEAST_SQUARES, LOCAL, TRAIN_LOSS, columns, to_easier
 from vflbench.plots.curves import Picture
@@ -142,6 +145,7 @@ class Definition:
     networks: list[str] = field(default_factory=list)
     easier: list[dict[str, Any]] = field(default_factory=list)
     name: str = ""  # paper/id: where the file is
+    presets: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def columns(self) -> list[str]:
@@ -226,4 +230,18 @@ def check(definition: Definition) -> list[Problem]:
         problems += among(f"numbers[{place}]", [*numbers.by, *numbers.where], keys)
     for place, claim in enumerate(definition.claims):
         problems += [replace(p, key=f"claims[{place}].{p.key}") for p in claim.problems(keys, known)]
+    return [*problems, *_preset_problems(definition)]
+
+
+def _preset_problems(definition: Definition) -> list[Problem]:
+    """Presets that are not found by their names, here or for the runs."""
+    options, problems = Source("vflbench", f"{SCHEME}://{config_dir()}"), list[Problem]()
+    here = config_dir() / "figure" / f"{definition.name}.yaml"
+    for name in definition.presets:
+        if options.file(f"experiment/{name}") != here:
+            allowed = f"is looked for elsewhere: call it {definition.name} or {definition.name}_..."
+            problems.append(Problem("presets", name, f"{allowed}, and give it lines of its own"))
+    known = options.options("experiment")
+    for place, runs in enumerate(definition.runs):
+        problems += among(f"runs[{place}].experiment", [runs.experiment], known)
     return problems

@@ -104,10 +104,10 @@ def choose(overrides: Sequence[str], config_dir: str | Path | None = None, data:
 
 @dataclass(frozen=True, repr=False)
 class Tuned:
-    """The result of `tune`: `folder` has the trials, and `file` the best values."""
+    """The result of `tune`: `folder` has the runs, and an entry of `file` the best values."""
 
     folder: Path
-    file: Path  #: an option file, which later runs use
+    file: Path  #: the tuned values of the algorithm, which later runs use
     answer: Mapping[str, Any]  #: the content of ``record.json``
 
     @property
@@ -148,7 +148,7 @@ def tune(
     Parameters
     ----------
     overrides : what to tune, e.g. ``["algorithm=glasu", "dataset=citeseer", "trials=16"]``.
-    out : a folder of options, for ``tuned/ALGORITHM/DATASET.yaml``; None: the options of your checkout.
+    out : a folder of options, for ``tuned/ALGORITHM.yaml``; None: the options of your checkout.
     config_dir : a folder with options of your own.
     data : DataFrames in place of ``dataset=``, as `tables` returns them.
 
@@ -159,7 +159,7 @@ def tune(
     Raises
     ------
     ConfigError : the words have problems; the error lists all of them.
-    VflbenchError : the file already exists, no trial has a value, or data are missing or malformed.
+    VflbenchError : the values already exist, no trial has a value, or data are missing or malformed.
     """
     from vflbench.cli import choose as search
     from vflbench.cli import tune as command
@@ -167,7 +167,7 @@ def tune(
     words = listed(overrides) if data is None else with_data(listed(overrides), data)
     with naming(data) if data is not None else contextlib.nullcontext():
         where = (None if one is None else str(one) for one in (out, config_dir))
-        asked, file = command.ask(words, *where)
+        asked, place = command.ask(words, *where)
         folder, record = search.search(asked, command.PLACE)
-        command.keep(folder, record, file, asked.overwrite)
-    return Tuned(folder, file, asdict(record))
+        command.keep(folder, record, place, asked.overwrite)
+    return Tuned(folder, place.file, asdict(record))
