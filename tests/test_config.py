@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
+import yaml
 
 from vflbench import config
 from vflbench.cli.completion import candidates
@@ -264,14 +265,21 @@ def test_tuned_values_of_another_network_are_left_out(mine: Path) -> None:
 
 def test_values_tuned_with_noise_count_instead_of_the_others(mine: Path) -> None:
     run = ("algorithm=vfl", "dataset=breast_cancer", "dataset.problem=learning")
-    for place, text in (("vfl", "  lr: 0.5\n  batch_size: 7\n"), ("private/gdp_embedding/vfl", "  lr: 0.25\n")):
-        (mine / "tuned" / place).mkdir(parents=True)
-        (mine / "tuned" / place / "breast_cancer.yaml").write_text("# @package _global_\nalgorithm:\n" + text)
+    entries = {
+        "breast_cancer": {"algorithm.lr": 0.5, "algorithm.batch_size": 7},
+        "breast_cancer/gdp_embedding": {"algorithm.lr": 0.25},
+        "bank": {"algorithm.lr": 0.125},
+    }
+    (mine / "tuned").mkdir()
+    (mine / "tuned" / "vfl.yaml").write_text(yaml.safe_dump(entries))
     for words, values in (
         ([], (0.5, 7)),
         (["privacy=gdp_embedding"], (0.25, 256)),
         (["privacy=label_rr"], (0.5, 7)),
         (["privacy=gdp_embedding", "tuned/private@_global_=none"], (0.5, 7)),
+        (["tuned@_global_=none"], (0.001, 256)),
+        (["tuned@_global_=vfl/bank"], (0.125, 256)),
+        (["tuned/private@_global_=gdp_embedding/vfl/breast_cancer"], (0.25, 256)),
     ):
         config = plan(*run, *words, base=(), user_dir=mine).config
         assert config is not None and (config.algorithm.lr, config.algorithm.batch_size) == values, words

@@ -494,7 +494,7 @@ def test_tuned_values_are_written_with_how_they_were_found_and_never_over_others
     assert cli.command(words) == 0
     file, trials = tmp_path / "mine" / "tuned" / "gd_join.yaml", tmp_path / "mine" / "tuned" / "gd_join.csv"
     text, entry = file.read_text(), tuned.read(file)["star_schema"]
-    assert entry["found"].startswith("best validation rmse of 2 trials, seed 0 (2 also with 1, which decide), on ")
+    assert entry["found"].startswith("best validation accuracy of 2 trials, seed 0 (2 also with 1, which decide), on ")
     assert entry["algorithm.weight_decay"] == 0.5 and ". Use these values with codec=" in entry["found"]
     rows = list(csv.DictReader(trials.open()))
     assert [(row["dataset"], row["trial"], row["seeds"]) for row in rows] == [("star_schema", n, "0 1") for n in "01"]

@@ -79,9 +79,10 @@ class Source(ConfigSource):
     def is_group(self, config_path: str) -> bool:
         """Whether there is the group, or a folder of options below one."""
         group, _, paper = config_path.partition("/")
-        return (self.folder / config_path).is_dir() or (
-            group == "experiment" and (self.folder / "figure" / paper).is_dir()
-        )
+        if config_path == f"tuned/{tuned.PRIVATE}":  # its options are entries of files in the folder above
+            return (self.folder / group).is_dir()
+        inside = group == "experiment" and (self.folder / "figure" / paper).is_dir()
+        return inside or (self.folder / config_path).is_dir()
 
     def options(self, group: str) -> list[str]:
         """Every option of a group, those in folders below it as `folder/option`, sorted."""
