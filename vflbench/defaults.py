@@ -10,6 +10,7 @@ import functools
 import inspect
 import re
 import sys
+import textwrap
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,8 @@ ROOMS = {
     **{"launcher": "runner/launchers", "logger": "runner/loggers"},
 }
 NUMBER = re.compile(r"[-+]?\d[\d_]*(\.\d*)?[eE][-+]?\d+$")  # 3e-05, which is a text for PyYAML and a number for Hydra
+PRESETS = re.compile(r"^presets:.*\n((?:[ #].*\n|\n)*)", re.MULTILINE)  # the end of a figure's file
+PRESET = re.compile(r"^([^\s#].*?):[ \t]*(?:#.*)?\n", re.MULTILINE)  # the line with a preset's name
 Keys = TypeVar("Keys")
 _like: dict[type, tuple[str, ...]] = {}  # class -> the files that `from_conf` was told
 
@@ -33,6 +36,15 @@ _like: dict[type, tuple[str, ...]] = {}  # class -> the files that `from_conf` w
 def config_dir() -> Path:
     """The folder of the options that come with vflbench: inside the installed package, else the repository's."""
     return ROOT / "conf" if (ROOT / "conf").is_dir() else ROOT.parent / "conf"
+
+
+@functools.lru_cache(maxsize=256)
+def presets(text: str) -> dict[str, str]:
+    """What the text of a figure's file says of each of its presets, which are cut out: to parse it all takes long."""
+    found = PRESETS.search(text + "\n")
+    inside = re.sub(r"^#.*\n", "", found[1], flags=re.MULTILINE) if found else ""
+    _, *parts = PRESET.split(textwrap.dedent(inside))
+    return {name: textwrap.dedent(own) for name, own in zip(parts[::2], parts[1::2], strict=True)}
 
 
 @typing.dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field,))

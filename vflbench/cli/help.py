@@ -4,7 +4,7 @@ import re
 import shutil
 import textwrap
 
-from vflbench.registry import config_dir
+from vflbench.defaults import config_dir, presets
 
 EXAMPLES = """\
 vflbench: which federated method reaches your accuracy with the least communication?
@@ -47,17 +47,16 @@ Flags
 
 
 def help_text() -> str:
-    """Our own help, made from the folder of options."""
-    from vflbench.config.source import SCHEME, Source
-
+    """Our own help, made from the folder of options, without Hydra."""
     conf = config_dir()
-    options = Source("vflbench", f"{SCHEME}://{conf}")
+    drawn = [name for file in (conf / "figure").rglob("*.yaml") for name in presets(file.read_text(encoding="utf-8"))]
     width = max(80, min(shutil.get_terminal_size().columns, 140))
     lines = [EXAMPLES, "Groups (group=option)"]
     for group in sorted(
         path for path in conf.iterdir() if path.is_dir() and path.name not in ("hydra", "tuned", "figure")
     ):
-        names = " ".join(options.options(group.name))
+        named = [path.relative_to(group).with_suffix("").as_posix() for path in group.rglob("*.yaml")]
+        names = " ".join(sorted([*named, *(drawn if group.name == "experiment" else ())]))
         lines += textwrap.wrap(
             names, width, initial_indent=f"  {group.name:12} ", subsequent_indent=" " * 15, break_on_hyphens=False
         )

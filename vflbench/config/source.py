@@ -9,8 +9,6 @@ import functools
 import io
 import os
 import pickle
-import re
-import textwrap
 from pathlib import Path
 
 from hydra.core.object_type import ObjectType
@@ -18,11 +16,10 @@ from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSou
 from omegaconf import DictConfig, OmegaConf
 
 from vflbench.config import tuned
+from vflbench.defaults import presets
 
 SCHEME = "vflbench"
 GLOBAL = {"package": "_global_"}  # of tuned values and presets, which have keys of any group
-PRESETS = re.compile(r"^presets:.*\n((?:[ #].*\n|\n)*)", re.MULTILINE)  # the end of a figure's file
-NAME = re.compile(r"^([^\s#].*?):[ \t]*(?:#.*)?\n", re.MULTILINE)  # of a preset
 
 
 class Source(ConfigSource):
@@ -126,12 +123,3 @@ def _parsed(file: str, text: str) -> bytes:
     stream = io.StringIO(text)
     stream.name = file  # errors in it name it
     return pickle.dumps(OmegaConf.load(stream))
-
-
-@functools.lru_cache(maxsize=256)
-def presets(text: str) -> dict[str, str]:
-    """What the text of a figure's file says of each of its presets, which are cut out: to parse it all takes long."""
-    found = PRESETS.search(text + "\n")
-    inside = re.sub(r"^#.*\n", "", found[1], flags=re.MULTILINE) if found else ""
-    _, *parts = NAME.split(textwrap.dedent(inside))
-    return {name: textwrap.dedent(own) for name, own in zip(parts[::2], parts[1::2], strict=True)}
