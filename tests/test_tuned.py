@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from vflbench import config
 from vflbench.config import tuned
@@ -55,7 +56,7 @@ def test_an_entry_of_any_name_is_found_as_it_was_written(noise: str, tmp_path: P
         entry = tuned.find(tmp_path, f"private/{noise}/vfl/{name}" if noise else f"vfl/{name}")
         assert entry is not None and entry.file == file, name
         assert repr(entry.values) == repr(VALUES), name
-        assert entry.found.replace("\\${", "${") == found, name
+        assert entry.found == found, name
         assert len(tuned.read(file)) == 2
         assert tuned.find(tmp_path, f"vfl/not {name}") is tuned.find(tmp_path, f"another/{name}") is None
 
@@ -104,11 +105,22 @@ def test_the_other_entries_and_their_comments_stay(name: str, before: str, after
 
 
 @pytest.mark.parametrize(
-    "text", ["{bank: {rounds: 1}}", "bank:\n  rounds: 1\n...\n", "an older file", "- bank", "bank: 1"]
+    "text",
+    [
+        "{bank: {rounds: 1}}",
+        "bank:\n  rounds: 1\n...\n",
+        "an older file",
+        "- bank",
+        "bank: 1",
+        "bank: {rounds: 1}\nbank: {rounds: 2}",
+    ],
 )
 def test_a_file_of_another_form_is_left_as_it_is(text: str, tmp_path: Path) -> None:
     (tmp_path / "vfl.yaml").write_text(text)
-    with pytest.raises(VflbenchError, match=r"vfl\.yaml: (holds no tuned values|is not a list of entries)"):
+    with pytest.raises(
+        (VflbenchError, yaml.YAMLError),
+        match=r"vfl\.yaml: (holds no tuned values|is not a list of entries)|bank is there twice",
+    ):
         tuned.written(tmp_path / "vfl.yaml", "blog", "a search", {"rounds": 2})
 
 
