@@ -505,7 +505,6 @@ def _keys(info: AlgorithmInfo, config: type) -> Iterator[str]:
         yield f"ALGORITHM says divided_by={info.divided_by!r}, and Config has {has}{whole}"
     elif having and keys[having[0]] not in (int, int | None):  # null: as many as the data set has
         yield f"Config must have the key {having[0]}, of type int"
-    yield from _among("ALGORITHM published", tuple(key for _, key in info.published), tuple(keys))
 
 
 def _searched(module: ModuleType, group: str, others: set[str]) -> Iterator[str]:
@@ -549,4 +548,3 @@ def _exposed(info: AlgorithmInfo, exposes: tuple[Exposed, ...]) -> Iterator[str]
     if info.implies_nothing and any(isinstance(entry, Implied) for entry in exposes):
         yield "ALGORITHM says implies_nothing, and EXPOSES has Implied: remove one of them"
     yield from _among("ALGORITHM remembered", info.remembered, known)
-    yield from _among("ALGORITHM published", tuple(tag for tag, _ in info.published), known)

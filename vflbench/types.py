@@ -482,8 +482,8 @@ class AlgorithmInfo:
     exact: str = ""
     #: tags that codec.feedback may remember: messages about the same entries every time, or about rows (`me.about`)
     remembered: tuple[str, ...] = ()
-    #: (tag, key of a channel's capacity): a broker may pass these on; payload[0] is the channel
-    published: tuple[tuple[str, str], ...] = ()
+    #: tags that a broker may pass on; payload[0] is the channel, which holds one message
+    published: tuple[str, ...] = ()
     #: it is about running times: computing takes time unless engine.compute_clock says otherwise
     modelled: bool = False
 

@@ -153,10 +153,8 @@ def broker(count: int = 1000, size: int = 65_536) -> None:
     from vflbench.federation.ray.nats_broker import Service
     from vflbench.types import BrokerConfig, EngineConfig
 
-    configuration: Any = SimpleNamespace(
-        algorithm=SimpleNamespace(p=5), broker=BrokerConfig("nats"), engine=EngineConfig("ray")
-    )
-    published: Any = SimpleNamespace(published=(("embedding", "p"),))
+    configuration: Any = SimpleNamespace(broker=BrokerConfig("nats"), engine=EngineConfig("ray"))
+    published: Any = SimpleNamespace(published=("embedding",))
     with Cluster() as cluster, Service(configuration, published) as service:
         for how, channels in (("NATS JetStream", service.channels), ("Ray's calls", None)):
             told: list[float] = []

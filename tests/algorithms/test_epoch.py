@@ -21,12 +21,12 @@ Z = torch.zeros(2, 3)
 
 
 def passive(workers: int = 1, count: int = 3, **options: Any) -> PassiveEpoch:
-    keys = {"capacity": 1, "outstanding": 2, "deadline": 10.0} | options
+    keys = {"outstanding": 2, "deadline": 10.0} | options
     return PassiveEpoch([f"w{i}" for i in range(workers)], count, **keys)
 
 
 def active(workers: int = 1, count: int = 3, passive: int = 2, deadline: float | None = 10.0) -> ActiveEpoch:
-    return ActiveEpoch([f"w{i}" for i in range(workers)], count, [f"p{i}" for i in range(passive)], 1, deadline)
+    return ActiveEpoch([f"w{i}" for i in range(workers)], count, [f"p{i}" for i in range(passive)], deadline)
 
 
 def tasks(epoch: PassiveEpoch | ActiveEpoch, now: float = 0.0) -> list[tuple[str, Task]]:
@@ -152,10 +152,10 @@ def test_what_belongs_to_an_earlier_attempt_is_discarded() -> None:
     assert epoch.notices == 2 and epoch.attempt[0] == 1 and epoch.posted() == []
     assert embed(epoch, "w0", 0, 1)
     epoch.on_gradient(Gradient(0, 0, 1.0, Z))
-    assert epoch.gradients.depth(0) == 0
+    assert not epoch.gradients.holds(0)
     epoch.on_gradient(Gradient(0, 1, 1.0, Z))
     epoch.abandon(0)  # the gradient is there, and nobody has taken it
-    assert epoch.gradients.depth(0) == 0 and not any(0 in held for held in epoch.held.values())
+    assert not epoch.gradients.holds(0) and not any(0 in held for held in epoch.held.values())
 
 
 def test_a_notice_of_a_later_attempt_is_caught_up_with() -> None:
@@ -341,9 +341,9 @@ def test_every_party_steps_once_on_every_batch(
     """Messages in any order that keeps each link's own, and workers that fail."""
     rng, count, now = random.Random(seed), 6, 0.0
     names = [f"p{i}" for i in range(parties)]
-    epochs: dict[str, Any] = {ACTIVE: ActiveEpoch([f"{ACTIVE}_{i}" for i in range(workers)], count, names, 1, 120.0)}
+    epochs: dict[str, Any] = {ACTIVE: ActiveEpoch([f"{ACTIVE}_{i}" for i in range(workers)], count, names, 120.0)}
     for name in names:
-        epochs[name] = PassiveEpoch([f"{name}_{i}" for i in range(workers)], count, 1, outstanding, 120.0)
+        epochs[name] = PassiveEpoch([f"{name}_{i}" for i in range(workers)], count, outstanding, 120.0)
     links: dict[tuple[str, str], deque[tuple[str, Any]]] = defaultdict(deque)
     steps: Counter[tuple[str, int]] = Counter()
 

@@ -26,7 +26,6 @@ from tests.federation.toys import behind
 from tests.options import card_of, privacy_config, topology_config
 from vflbench import cli
 from vflbench.algorithms.split import avfl, avfl_ps, epoch, pubsub_vfl, vfl, vfl_ps, worker_replica
-from vflbench.algorithms.split.broker import Broker
 from vflbench.algorithms.split.epoch import PassiveEpoch
 from vflbench.algorithms.split.planner import Setting, played_epoch_seconds
 from vflbench.algorithms.split.worker_replica import Side
@@ -63,8 +62,6 @@ AS_VFL = {
     "workers": 1,
     "passive_workers": 1,
     "outstanding": 1,
-    "embedding_capacity": 1,
-    "gradient_capacity": 1,
     "deadline": None,
 }
 
@@ -436,7 +433,6 @@ class Record:
     task: AlignedTask
     steps: Counter[tuple[str, int, int]]  # organisation, epoch, batch
     embedded: Counter[tuple[str, int, int]]
-    deepest: dict[int, int]  # capacity -> most messages of a channel
     held: int = 0  # most batches of a passive worker that were under way
 
     @property
@@ -453,13 +449,13 @@ class Record:
 def recorded(task: AlignedTask, cfg: RunConfig) -> Iterator[Record]:
     """Watch every computation of the workers: which batch it belongs to, and that a gradient is that of its own batch
     and parameters."""
-    record = Record(task, Counter(), Counter(), defaultdict(int))
+    record = Record(task, Counter(), Counter())
     ids: dict[int, dict[bytes, int]] = {}
     # (epoch, batch) -> theta, zs
     learnt: dict[tuple[int, int], list[tuple[torch.Tensor, list[torch.Tensor]]]] = defaultdict(list)
     model: list[split_learning.Active] = []
     embed, backward, learn, step = Side._embed, Side._backward, Side._learn, Side._step
-    publish, serve = Broker.publish, PassiveEpoch.serve
+    serve = PassiveEpoch.serve
 
     def place(side: Side, rows: np.ndarray) -> tuple[int, int]:
         t = behind(side.me).round
@@ -502,11 +498,6 @@ def recorded(task: AlignedTask, cfg: RunConfig) -> Iterator[Record]:
         assert "_worker_" in side.me.name or cfg.algorithm.name in ("vfl", "avfl")
         step(side, gradient)
 
-    def on_publish(broker: Broker, channel: int, message: Any) -> None:
-        publish(broker, channel, message)
-        assert broker.depth(channel) <= broker.capacity
-        record.deepest[broker.capacity] = max(record.deepest[broker.capacity], broker.depth(channel))
-
     def on_serve(epoch: PassiveEpoch, now: float) -> None:
         assert len(set(epoch.idle)) == len(epoch.idle) and not any(epoch.task[worker] for worker in epoch.idle)
         serve(epoch, now)
@@ -517,7 +508,6 @@ def recorded(task: AlignedTask, cfg: RunConfig) -> Iterator[Record]:
         patch.setattr(Side, "_learn", on_learn)
         patch.setattr(Side, "_backward", on_backward)
         patch.setattr(Side, "_step", on_step)
-        patch.setattr(Broker, "publish", on_publish)
         patch.setattr(PassiveEpoch, "serve", on_serve)
         patch.setattr(worker_replica, "Delays", PartyDelays)
         yield record
@@ -556,8 +546,6 @@ def settings_of_a_run(draw: st.DrawFn) -> tuple[AlignedTask, dict[str, Any]]:
         "workers": draw(st.integers(1, 3)),
         "passive_workers": draw(st.integers(1, 3)),
         "outstanding": draw(st.integers(1, 4)),
-        "embedding_capacity": draw(st.sampled_from([1, 1, 5])),
-        "gradient_capacity": draw(st.sampled_from([1, 1, 5])),
         "aggregation": draw(st.sampled_from(["semi_async", "every_epoch", "never"])),
         "average_every": draw(st.sampled_from([None, None, 1, 2])),
         "network": NetworkConfig("test", links=links),
@@ -599,7 +587,7 @@ def test_every_batch_is_trained_once_by_everyone_whatever_happens(
     count = -(-24 // options["batch_size"])
     result, record = checked(pubsub_vfl, task, **options, deadline=deadline, failure_rate=failures)
     record.check_once(2, count)
-    assert record.held <= options["outstanding"] and max(record.deepest.values()) <= 1  # one attempt at a time
+    assert record.held <= options["outstanding"]
     facts = result.observer.extra["batches"]
     assert facts["trained"] == 2 * count
     assert record.again <= (task.parties - 1) * facts["repeated"]  # nothing is repeated that is not told
@@ -922,16 +910,12 @@ BAD = {
         [
             "algorithm=pubsub_vfl",
             "algorithm.deadline=0",
-            "algorithm.embedding_capacity=0",
-            "algorithm.gradient_capacity=0",
             "algorithm.outstanding=0",
             "algorithm.parties=1",
             "algorithm.interval=0",
         ],
         {
             "algorithm.deadline=0.0": "must be greater than 0, or null",
-            "algorithm.embedding_capacity=0": "at least 1",
-            "algorithm.gradient_capacity=0": "at least 1",
             "algorithm.outstanding=0": "at least 1",
             "algorithm.parties=1": "at least 2",
             "algorithm.interval=0": "at least 1",

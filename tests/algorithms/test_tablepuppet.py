@@ -266,7 +266,7 @@ def test_a_round_of_admm_by_hand() -> None:
     from vflbench.models.partial import Partial
 
     zeros, y = torch.zeros(2, 1, dtype=torch.float64), torch.tensor([1.0, 3.0], dtype=torch.float64)
-    z, dual, (pull,) = dual_step([zeros], zeros, zeros, y, Squared(), 1.0, "newton")
+    z, dual, (pull,) = dual_step([zeros], zeros, zeros, y, Squared(), 1.0)
     assert (
         z[:, 0].tolist() == [0.5, 1.5] and dual[:, 0].tolist() == [-0.5, -1.5] and pull[:, 0].tolist() == [-1.0, -3.0]
     )

@@ -138,11 +138,6 @@ def test_a_data_set_that_keeps_the_contract_is_taken(tmp_path: Path) -> None:
         ('name: str = "mine"', 'name: str = "other"', "Config has name='other' by default: it must be mine"),
         ("workers: int = 5", 'workers: str = "5"', "Config must have the key workers, of type int"),
         (
-            'divided_by="workers",',
-            'divided_by="workers", published=(("model", "size"),),',
-            "published has 'size': there are name, workers",
-        ),
-        (
             "def parties(task, config)",
             "def parties(config, task)",
             "parties takes (config, task), and is called as parties(task, config)",

@@ -79,8 +79,3 @@ def test_count_split_is_disjoint_and_reproducible():
         and (labels[np.concatenate(list(a.values()))] >= 0).all()
     )
     assert all(np.array_equal(a[name], b[name]) for name in a)
-
-
-def test_normalized_rows_sum_to_one_and_empty_rows_stay():
-    rows = partition.row_normalized(np.array([[1, 3], [0, 0], [-1, 1]], np.float32))
-    np.testing.assert_allclose(rows, [[0.25, 0.75], [0, 0], [-0.5, 0.5]])

@@ -184,7 +184,7 @@ def test_a_table_is_drawn_once_for_all_seeds_and_again_for_other_options(
     for one, other in zip((*first.features, first.labels), (*again.features, again.labels), strict=True):
         np.testing.assert_array_equal(one, other, strict=True)
         one[0] = 7  # the task's own copy
-    for key, value in (("samples", 61), ("features", 31), ("informative", 6), ("separation", 2.0), ("flipped", 0.5)):
+    for key, value in (("samples", 61), ("features", 31), ("informative", 6), ("redundant", 6)):
         before = len(drawn)
         synthetic.load(dataclasses.replace(config, **{key: value}), "aligned", 2, 0, None)
         assert len(drawn) == before + 1, key

@@ -77,11 +77,11 @@ def test_coras_twin_is_learnable_and_the_join_is_worth_it():
 
 
 def test_reddits_twin_has_the_chosen_size():
-    task = reddit.load(reddit_card.Config(source="synthetic", nodes=3000, mean_degree=20), "graph", 3, 0, None)
+    task = reddit.load(reddit_card.Config(source="synthetic", nodes=3000), "graph", 3, 0, None)
     assert task.source.kind == "synthetic" and task.source.variant == "3000 nodes" and task.classes == 41
     assert (
         len(task.labels) == 3000
-        and task.all_edges.shape == (2, 60000)
+        and task.all_edges.shape == (2, 150000)
         and sum(block.shape[1] for block in task.features) == 602
     )
     assert homophily(task.labels, task.all_edges) == pytest.approx(0.76, abs=0.01)

@@ -28,13 +28,13 @@ from vflbench.federation.ray.process import PartyProcess
 from vflbench.types import ConfigError, FederationError, VflbenchError
 
 RUN = ["algorithm=pubsub_vfl", "dataset=synthetic", "engine=ray", "broker=nats"]
-INFO: Any = SimpleNamespace(published=(("embedding", "p"), ("gradient", "q")))
+INFO: Any = SimpleNamespace(published=("embedding", "gradient"))
 
 
 def configuration(timeout: float = 20.0, **broker: Any) -> Any:
     given = {"address": None, "user": None, "password_env": None} | broker
-    algorithm, engine = SimpleNamespace(p=2, q=1), SimpleNamespace(timeout=timeout)
-    return SimpleNamespace(algorithm=algorithm, broker=SimpleNamespace(**given), engine=engine)
+    engine = SimpleNamespace(timeout=timeout)
+    return SimpleNamespace(broker=SimpleNamespace(**given), engine=engine)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def between(
     asyncio.run(main())
 
 
-def test_a_channel_keeps_its_capacity_and_drops_the_oldest_and_what_is_taken_is_removed(service: Service) -> None:
+def test_a_channel_keeps_the_newest_message_and_what_is_taken_is_removed(service: Service) -> None:
     async def work(sender: Courier, receiver: Courier, inbox: Inbox) -> None:
         for number, channel in enumerate([7, 7, 8, 7, 7], start=1):
             await sender.publish("b", "embedding", channel, number, b"x")
@@ -127,8 +127,8 @@ def test_a_channel_keeps_its_capacity_and_drops_the_oldest_and_what_is_taken_is_
         while not (await receiver.drained("embedding") and await receiver.drained("gradient")):
             await asyncio.sleep(0.01)
         embeddings = [number for _, tag, number, _ in inbox.got if tag == "embedding"]
-        assert embeddings == [3, 4, 5]  # p = 2: of channel 7's 1, 2, 4, 5 the last two
-        assert [message for message in inbox.got if message[1] == "gradient"] == [("a", "gradient", 2, b"new")]  # q = 1
+        assert embeddings == [3, 5]  # of channel 7's 1, 2, 4, 5 the last
+        assert [message for message in inbox.got if message[1] == "gradient"] == [("a", "gradient", 2, b"new")]
         async with connected(service.channels) as client:
             left = await client.jetstream().stream_info(service.channels.streams["embedding"])
             assert left.state.messages == 1  # c's
@@ -268,7 +268,7 @@ def test_messages_keep_their_order_across_both_ways_and_what_the_broker_dropped_
     service: Service,
 ) -> None:
     """Two parties' processes in one, whose actors' calls are plain ones: a publishes five into a channel that holds
-    two."""
+    one."""
 
     async def main() -> None:
         a, b = PartyProcess(), PartyProcess()
@@ -296,11 +296,11 @@ def test_messages_keep_their_order_across_both_ways_and_what_the_broker_dropped_
         came: list[bytes] = []
         while not b.inbox.empty():
             b.inbox.get()(SimpleNamespace(arrive=lambda src, first, parts, when: came.extend(parts)))  # type: ignore[arg-type]
-        assert came == [b"first", b"published 3", b"published 4", b"last", b"published 5"]
+        assert came == [b"first", b"published 4", b"last", b"published 5"]
         told = [wire.unpack(await process.status()) for process in (a, b)]
         # As a deadlock is told by: what was dropped is not on its way.
         assert told[0]["sent"] == {"g": 8} and told[1]["received"] == {"f": 8}
-        assert (a.published.dropped, b.published.dropped) == ({}, {"embedding": 3})  # of the five in channel 3
+        assert (a.published.dropped, b.published.dropped) == ({}, {"embedding": 4})  # of the five in channel 3
         [event] = a.events
         rows = event["ledger"].reshape(-1, len(COLUMN))
         assert len(rows) == 8 and rows[:, COLUMN["bytes"]].sum() == 80  # those that were dropped were sent
@@ -309,7 +309,7 @@ def test_messages_keep_their_order_across_both_ways_and_what_the_broker_dropped_
         assert wire.unpack(await a.status())["sent"] == {}
         b.tell({"kind": "boundary"})
         await asyncio.wait_for(b.news.wait(), 20.0)
-        assert b.events[0]["dropped"] == {"embedding": 3}  # as the driver hears
+        assert b.events[0]["dropped"] == {"embedding": 4}  # as the driver hears
         await a.courier.close()
         await b.courier.close()
 

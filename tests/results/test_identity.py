@@ -2,7 +2,9 @@
 
 import pytest
 
-from vflbench.results.identity import config_hash
+from vflbench import registry
+from vflbench.config.typed import fields_of
+from vflbench.results.identity import RETIRED, config_hash
 
 CONFIG = {
     "seed": 0,
@@ -41,3 +43,13 @@ def test_what_is_computed_is(change):
 
 def test_excluded_names_count_below_the_top():
     assert config_hash({**CONFIG, "algorithm": {**CONFIG["algorithm"], "device": "x"}}) != config_hash(CONFIG)
+
+
+@pytest.mark.parametrize(("group", "names", "keys"), [(*where, keys) for where, keys in RETIRED.items()])
+def test_a_run_from_when_there_was_a_key_is_the_same_experiment_where_it_had_todays_value(group, names, keys):
+    for name in names:
+        now, before = {**CONFIG, group: {"name": name}}, {**CONFIG, group: {"name": name, **keys}}
+        assert config_hash(now) == config_hash(before)
+        for key in keys:
+            assert config_hash(now) != config_hash({**CONFIG, group: {"name": name, key: "other"}})
+        assert not keys.keys() & fields_of(registry.option_config(group, name)).keys()

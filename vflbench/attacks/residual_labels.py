@@ -147,7 +147,7 @@ def pulls(classes: int, config: RunConfig) -> np.ndarray:
     zero = torch.zeros(classes or 1, classes or 1, dtype=dtype)
     y = torch.arange(classes) if classes else torch.ones(1, dtype=dtype)
     if hasattr(cfg, "rho"):  # ADMM: lambda + rho (h - z), with lambda = -rho z and h = 0
-        pull = -2 * cfg.rho * loss.z_update(y, zero, zero, cfg.rho, zero, cfg.z_solver)
+        pull = -2 * cfg.rho * loss.z_update(y, zero, zero, cfg.rho, zero)
     else:
         pull = loss.gradient(zero, y)
     return np.asarray(pull, dtype=np.float64)

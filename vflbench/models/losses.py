@@ -28,7 +28,7 @@ class Squared:
         """The derivative dl/dz of every row, (N, d_c)."""
         return z - y[:, None]
 
-    def z_update(self, y: Tensor, dual: Tensor, h: Tensor, rho: float, z: Tensor, solver: str) -> Tensor:
+    def z_update(self, y: Tensor, dual: Tensor, h: Tensor, rho: float, z: Tensor) -> Tensor:
         """Per row, argmin_z l(z; y) - dual^T z + (rho / 2) ||h - z||^2 (equation 7); the search starts at `z`."""
         return (y[:, None] + dual).add_(rho * h).div_(1 + rho)
 
@@ -45,11 +45,11 @@ class CrossEntropy:
         p = torch.softmax(z, dim=1)
         return p.sub_(F.one_hot(y, z.shape[1]))
 
-    def z_update(self, y: Tensor, dual: Tensor, h: Tensor, rho: float, z: Tensor, solver: str) -> Tensor:
-        """As `Squared.z_update`, by `solver`."""
+    def z_update(self, y: Tensor, dual: Tensor, h: Tensor, rho: float, z: Tensor) -> Tensor:
+        """As `Squared.z_update`, by Newton's method."""
         # minus the part of the gradient that does not depend on z
         slope = dual + F.one_hot(y, z.shape[1])
-        return _newton(slope, h, rho, z) if solver == "newton" else _adam(slope, h, rho, z)
+        return _newton(slope, h, rho, z)
 
 
 Loss = Squared | CrossEntropy
@@ -99,13 +99,3 @@ def _newton(slope: Tensor, h: Tensor, rho: float, z: Tensor) -> Tensor:
             torch.minimum(new_size, size),
         )
     return z
-
-
-def _adam(slope: Tensor, h: Tensor, rho: float, z: Tensor) -> Tensor:
-    """The released code's method: 100 Adam steps of learning rate 1."""
-    z = z.clone()
-    optimizer = torch.optim.Adam([z], lr=1.0)
-    for _ in range(100):
-        z.grad = _residual(z, slope, h, rho)[1]
-        optimizer.step()
-    return z.detach()

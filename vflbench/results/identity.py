@@ -12,6 +12,20 @@ from vflbench.results.network import by_values
 # has their hashes.
 EXCLUDED = frozenset({"resume", "device", "overwrite", "dry_run", "plot", "floor", "data_root", "hydra", "predictions"})
 EXCLUDED |= {"objective", "logger"}
+# Keys that there are no more: (group, its options) -> what they always are now. They count as if they were there, so
+# that runs from before are still the same experiments.
+RETIRED: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {
+    ("algorithm", ("gd_join", "gram_once", "rfl_admm", "rfl_admm_v", "rfl_sgd", "rfl_sgd_v")): {"key_hash": "sha256"},
+    ("algorithm", ("rfl_admm", "rfl_admm_v", "vfl_admm")): {"z_solver": "newton"},
+    ("algorithm", ("pubsub_vfl",)): {"embedding_capacity": 5, "gradient_capacity": 5, "worker_range": [2, 50]},
+    (
+        "dataset",
+        ("amsterdam", "citeseer", "cora", "digits_graph", "graph_files", "pubmed", "reddit", "suzhou", "venice"),
+    ): {"normalize_features": False},
+    ("dataset", ("reddit",)): {"mean_degree": 50.0},
+    ("dataset", ("synthetic",)): {"separation": 1.0, "flipped": 0.01},
+    ("dataset", ("yelp",)): {"memory_gb": 2.0},
+}
 
 
 def identifying(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -20,6 +34,9 @@ def identifying(config: Mapping[str, Any]) -> dict[str, Any]:
     A network is named by its values: the same links are the same experiment, whatever option they were made from.
     """
     found = {key: value for key, value in config.items() if key not in EXCLUDED and not key.startswith("hydra.")}
+    for (group, names), keys in RETIRED.items():
+        if isinstance(option := found.get(group), Mapping) and option.get("name") in names:
+            found[group] = {**keys, **option}
     if isinstance(dataset := found.get("dataset"), Mapping) and dataset.get("order") == "file":
         found["dataset"] = {key: value for key, value in dataset.items() if key != "order"}  # as before there was a key
     if isinstance(network := found.get("network"), Mapping) and "name" in network:

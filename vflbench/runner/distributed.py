@@ -344,5 +344,5 @@ class Host:
             "on_report": observer.on_report,
             "expendable": [name for name, spec in federation.specs.items() if spec.expendable],
         }
-        options["published"] = [tag for tag, _ in self.info.published] if self.broker is not None else []
+        options["published"] = list(self.info.published) if self.broker is not None else []
         return RayEngine(self.cluster, names, builds, timeout=timeout, rounds=federation.rounds, **options)

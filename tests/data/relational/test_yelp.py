@@ -221,7 +221,8 @@ def test_missing_numbers_become_the_mean(root):
 
 def test_large_features_are_mapped_computed_once_and_equal(root, monkeypatch):
     small = load(Config(), "relational", 2, 0, root)
-    large = load(Config(memory_gb=0), "relational", 2, 0, root)
+    monkeypatch.setattr(yelp, "MEMORY", 0)
+    large = load(Config(), "relational", 2, 0, root)
     for part, other in zip(small.clients, large.clients, strict=True):
         np.testing.assert_array_equal(part.features, other.features)
     for part in large.clients[:2]:  # views, also of held-out rows
@@ -231,29 +232,31 @@ def test_large_features_are_mapped_computed_once_and_equal(root, monkeypatch):
     stamp = file.stat().st_mtime_ns
 
     monkeypatch.setattr(yelp, "_fill", None)  # would be a TypeError
-    again = load(Config(memory_gb=0), "relational", 2, 7, root)  # another seed of the run, the same split
+    again = load(Config(), "relational", 2, 7, root)  # another seed of the run, the same split
     np.testing.assert_array_equal(again.clients[0].features, small.clients[0].features)
     assert [path.stat().st_mtime_ns for path in folder.iterdir()] == [stamp]
     with pytest.raises(TypeError):
-        load(Config(memory_gb=0, test=0.2), "relational", 2, 0, root)
+        load(Config(test=0.2), "relational", 2, 0, root)
     assert len(list(folder.iterdir())) == 1  # nothing half written stays
 
 
-def test_a_mapped_file_is_made_anew_when_the_data_differs(root):
-    load(Config(memory_gb=0), "relational", 1, 0, root)
+def test_a_mapped_file_is_made_anew_when_the_data_differs(root, monkeypatch):
+    monkeypatch.setattr(yelp, "MEMORY", 0)
+    load(Config(), "relational", 1, 0, root)
     content = made()
     content["review"][0]["text"] = "other words"
     write(root, content)
-    load(Config(memory_gb=0), "relational", 1, 0, root)
+    load(Config(), "relational", 1, 0, root)
     assert len(list((sources.cache_folder() / "features").iterdir())) == 2
 
 
 def test_a_full_disk_is_an_error_before_anything_is_written(root, monkeypatch):
     from types import SimpleNamespace
 
+    monkeypatch.setattr(yelp, "MEMORY", 0)
     monkeypatch.setattr(sources.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
     with pytest.raises(DataError, match=r"GB are needed and 0\.0 GB are free"):
-        load(Config(memory_gb=0), "relational", 1, 0, root)
+        load(Config(), "relational", 1, 0, root)
     assert not list((sources.cache_folder() / "features").iterdir())
 
 
@@ -413,8 +416,8 @@ def test_all_wrong_values_are_reported_together():
         "dataset.validation, dataset.test",
         "dataset.text_encoder",
     ]
-    _, problems = convert(Config, {"source": "reel", "variant": "big", "memory_gb": -1, "width": 0})
-    assert [problem.key for problem in problems] == ["source", "variant", "memory_gb", "width"]
+    _, problems = convert(Config, {"source": "reel", "variant": "big", "width": 0})
+    assert [problem.key for problem in problems] == ["source", "variant", "width"]
 
 
 # --- the twin ---------------------------------------------------------------------------------------------------------
@@ -462,7 +465,8 @@ def test_width_only_narrows_the_twin_and_memory_does_not_change_it(monkeypatch):
         load(Config(source="synthetic", width=width), "relational", 1, seed, None)
         for width, seed in ((None, 0), (5, 1))
     )
-    mapped = load(Config(source="synthetic", width=5, memory_gb=0), "relational", 1, 0, None)
+    monkeypatch.setattr(yelp, "MEMORY", 0)
+    mapped = load(Config(source="synthetic", width=5), "relational", 1, 0, None)
     assert [part.features.shape[1] for part in wide.clients] == [771, 2, 19] and [
         p.features.shape[1] for p in narrow.clients
     ] == [5, 2, 5]

@@ -441,9 +441,7 @@ def test_synthetic_at_a_small_size():
     def wrong(module, **keys):
         return {problem.key for problem in convert(card_of(module).Config, keys)[1]} == keys.keys()
 
-    assert wrong(
-        synthetic, source="real", features=1, informative=1, redundant=-1, separation=0, flipped=1, beta=0, samples=9
-    )
+    assert wrong(synthetic, source="real", features=1, informative=1, redundant=-1, beta=0, samples=9)
     assert wrong(ridge, source="real", alpha=0, features=0, noise=-1, samples=9)
     assert wrong(bank, variant="fll", beta=-1, problem="ridge") and wrong(
         energy, variant="x", problem="sparse_logistic"

@@ -30,7 +30,7 @@ JITTER = 1e-10
 
 
 def dual_step(
-    h_own: Sequence[Tensor], z: Tensor, dual: Tensor, y: Tensor, loss: Loss, rho: float, solver: str
+    h_own: Sequence[Tensor], z: Tensor, dual: Tensor, y: Tensor, loss: Loss, rho: float
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """The server's half.
 
@@ -45,7 +45,7 @@ def dual_step(
     The new z and lambda, and per table lambda + rho s_i, (N, d_c): the pull on its predictions of each joined row.
     """
     h = sum_of(h_own)
-    z = loss.z_update(y, dual, h, rho, z, solver)  # (7)
+    z = loss.z_update(y, dual, h, rho, z)  # (7)
     # in place: of millions of rows, new memory takes longer than the arithmetic
     dual = (h - z).mul_(rho).add_(dual)  # (8)
     shared = (h - z).mul_(rho).add_(dual)

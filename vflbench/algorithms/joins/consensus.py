@@ -23,8 +23,7 @@ Departures from the paper
 2. The update of theta is `solver=sgd` by default, as in the released code: epochs over fixed contiguous batches.
    `exact` solves equation 16. A batch's sum is divided by the mean sum of G of a full batch. The released code divides
    by the batch's own, which weights rare rows more and biases theta.
-3. z is updated by Newton's method where there is no closed form (z_solver=newton). The released code takes 100 Adam
-   steps (adam: here its moments start anew in every round, there they are kept).
+3. z is updated by Newton's method where there is no closed form. The released code takes 100 Adam steps.
 4. proximal=true adds (M - 1) rho G / 2 ||f - f_old||^2 to equation 16. It makes the tables' simultaneous exact updates
    stable for any rho (solver=sgd still needs a small lr x rho). It needs no message.
 5. Rows of a table that do not join take no part; the released code keeps them with weight 0.
@@ -75,7 +74,7 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
         labels = labels or Labels(me, me.state.mapping["labels"], public, config)
         h_own = h_own or [join.expand(i, me.state.h[i]) for i in every]
         me.state.z, me.state.dual, pulls = await me.compute(
-            dual_step, h_own, me.state.z, me.state.dual, labels.y, loss, cfg.rho, cfg.z_solver, cost=len(labels.y)
+            dual_step, h_own, me.state.z, me.state.dual, labels.y, loss, cfg.rho, cost=len(labels.y)
         )  # (7), (8)
         for i, clients in enumerate(public.parts):  # LoJ scatters to LoU, and LoU to its clients
             for c, part in zip(clients, join.divide(i, join.collapse(i, pulls[i])), strict=True):
@@ -108,7 +107,7 @@ async def client(me: Party, data: RelationalPart, public: RelationalPublic, conf
     table = LocalTable(me, data, number, public, config)
     me.state.model = model = table.model
     if me.fresh:
-        await mapping.send_keys(me, data, public, cfg.key_hash, tables.protect_labels(me, data.labels, public.classes))
+        await mapping.send_keys(me, data, public, tables.protect_labels(me, data.labels, public.classes))
     update: ThetaUpdate | None = None
 
     async for t in me.rounds():

@@ -52,7 +52,7 @@ async def client(me: Party, data: RelationalPart, public: RelationalPublic, conf
     table = LocalTable(me, data, me.clients.index(me.name), public, config)
     me.state.model = model = table.model
     if me.fresh:
-        await mapping.send_keys(me, data, public, cfg.key_hash, tables.protect_labels(me, data.labels, public.classes))
+        await mapping.send_keys(me, data, public, tables.protect_labels(me, data.labels, public.classes))
     x = None
 
     async for t in me.rounds():

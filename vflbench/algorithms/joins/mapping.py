@@ -35,17 +35,14 @@ KINDS = ("number", "text", "date", "empty")
 # --- client -----------------------------------------------------------------------------------------------------------
 
 
-async def send_keys(
-    me: Party, data: RelationalPart, public: RelationalPublic, how: str, labels: np.ndarray | None
-) -> None:
+async def send_keys(me: Party, data: RelationalPart, public: RelationalPublic, labels: np.ndarray | None) -> None:
     """Hand over keys, and labels if there are any, and keep the answer in `me.state`: `rows`, `counts`, `joined`.
 
     Parameters
     ----------
-    how : as `hand_over`.
     labels : of the same rows; None: not this client's.
     """
-    keys = hand_over(data.keys, data.rows, how, data.table)
+    keys = hand_over(data.keys, data.rows, "sha256", data.table)
     columns = public.key_columns(data.table)
     for column in columns:
         if column not in keys.columns:

@@ -90,7 +90,7 @@ async def client(me: Party, data: RelationalPart, public: RelationalPublic, conf
     me.state.model = model = table.model
     batches = ClientBatches(me, config)
     if me.fresh:
-        await mapping.send_keys(me, data, public, cfg.key_hash, tables.protect_labels(me, data.labels, public.classes))
+        await mapping.send_keys(me, data, public, tables.protect_labels(me, data.labels, public.classes))
         await batches.receive()
 
     async for t in me.rounds():

@@ -53,7 +53,7 @@ async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig
     async for t in me.rounds():
         labels = labels or Labels(me, me.state.labels, public, config)
         me.state.z, me.state.dual, pulls = await me.compute(
-            dual_step, me.state.h, me.state.z, me.state.dual, labels.y, loss, cfg.rho, cfg.z_solver, cost=public.samples
+            dual_step, me.state.h, me.state.z, me.state.dual, labels.y, loss, cfg.rho, cost=public.samples
         )
         for name, pull in zip(me.clients, pulls, strict=True):
             await me.send(name, pull, tag="residual")

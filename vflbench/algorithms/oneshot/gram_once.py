@@ -114,7 +114,7 @@ async def client(me: Party, data: RelationalPart, public: RelationalPublic, conf
     x = np.asarray(data.features)
     me.state.model = model = torch.nn.Linear(x.shape[1], public.outputs, bias=False, dtype=torch.float64)
     if me.fresh:
-        await mapping.send_keys(me, data, public, config.algorithm.key_hash, data.labels)
+        await mapping.send_keys(me, data, public, data.labels)
 
     async for t in me.rounds():
         if t == 1:

@@ -118,7 +118,6 @@ class PassiveEpoch(Epoch):
 
     Parameters
     ----------
-    capacity : q, messages that a gradient channel holds.
     outstanding : the most batches of a worker that wait for their gradient.
     deadline : seconds that an embedding waits for its gradient.
     every : steps of the party between two averages of its replicas; None: none within an epoch.
@@ -128,12 +127,11 @@ class PassiveEpoch(Epoch):
         self,
         workers: list[str],
         count: int,
-        capacity: int,
         outstanding: int,
         deadline: float | None,
         every: int | None = None,
     ) -> None:
-        self.gradients = Broker(capacity)
+        self.gradients = Broker()
         super().__init__(workers, count, [self.gradients], deadline, every)
         self.outstanding = outstanding
         # batch IDs that no worker has, smallest first: all passive parties take them in one order
@@ -267,7 +265,6 @@ class ActiveEpoch(Epoch):
     Parameters
     ----------
     passive : the passive parties' names.
-    capacity : p, messages that an embedding channel holds.
     deadline : seconds within which all embeddings of a batch have to come.
     every : as for `PassiveEpoch`.
     """
@@ -277,11 +274,10 @@ class ActiveEpoch(Epoch):
         workers: list[str],
         count: int,
         passive: list[str],
-        capacity: int,
         deadline: float | None,
         every: int | None = None,
     ) -> None:
-        self.embeddings = {name: Broker(capacity) for name in passive}
+        self.embeddings = {name: Broker() for name in passive}
         super().__init__(workers, count, list(self.embeddings.values()), deadline, every)
         self.ready: deque[int] = deque()  # batches whose embeddings are all there, oldest first
         self.since: dict[int, float] = {}  # when the last embedding of a batch was published
@@ -329,7 +325,7 @@ class ActiveEpoch(Epoch):
             self.discarded += 1
             return
         self.embeddings[src].publish(j, embedding)
-        missing = [broker for broker in self.brokers if not broker.depth(j)]
+        missing = [broker for broker in self.brokers if not broker.holds(j)]
         if not missing:
             self.ready.append(j)
             self.since[j] = min(embedding.time, now)
@@ -372,7 +368,7 @@ class ActiveEpoch(Epoch):
         self.repeated += 1
         self.retried = True
         for broker in self.brokers:
-            self.discarded += broker.depth(j)
+            self.discarded += broker.holds(j)
             broker.discard(j)
         if j in self.ready:
             self.ready.remove(j)

@@ -119,14 +119,11 @@ def decide(task: AlignedTask, config: RunConfig, synchronisations: float) -> tup
     if not sizes:
         allowed = f"there are {task.public.samples} training rows: none fits"
         raise ConfigError([Problem("algorithm.batch_sizes", cfg.batch_sizes, allowed)])
-    workers = range(cfg.worker_range[0], cfg.worker_range[1] + 1)
     setting = Setting(
         samples=task.public.samples,
         width=vertical.embedding(config.model, task.public.outputs),
         link=config.network.client_server,
         passive=task.parties - 1,
-        active_workers=workers,
-        passive_workers=workers,
         batch_sizes=sizes,
         outstanding=cfg.outstanding,
         synchronisations=synchronisations,

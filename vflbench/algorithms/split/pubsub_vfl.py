@@ -30,8 +30,8 @@ Departures, where the paper is silent or cannot be taken literally
    deadline=null waits for ever ("T_all = 0"). Adam is the default; equation 2 is plain gradient descent
    (optimizer=sgd). Each worker has its own moments. The active party standardises the targets of a regression. At the
    end of an epoch that does not average, the observer scores the mean of the replicas, which no party holds then.
-7. A channel holds one attempt's message at a time, as earlier ones are discarded: p and q above 1 change nothing, and
-   nothing is dropped.
+7. A channel holds one attempt's message at a time, as earlier ones are discarded. So p and q are 1: more would change
+   nothing, and nothing is dropped.
 8. An epoch ends with 8 bytes from each passive party (again after a late notice) and 8 back (tag `epoch`). A `notice`
    has 16 bytes.
 9. A worker that fails (failure_rate) is back at once, with its parameters. It loses what it had in hand and what it
@@ -211,9 +211,7 @@ async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, confi
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
-        epoch = PassiveEpoch(
-            workers, len(rows), cfg.gradient_capacity, cfg.outstanding, cfg.deadline, cfg.average_every
-        )
+        epoch = PassiveEpoch(workers, len(rows), cfg.outstanding, cfg.deadline, cfg.average_every)
         async for src, tag, message in events(me, side, workers, epoch, sources):
             if tag == "worker":
                 done = Result(*message)
@@ -248,7 +246,7 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
         count = len(rows)
-        epoch = ActiveEpoch(workers, count, passive, cfg.embedding_capacity, cfg.deadline, cfg.average_every)
+        epoch = ActiveEpoch(workers, count, passive, cfg.deadline, cfg.average_every)
         async for src, tag, message in events(me, side, workers, epoch, sources):
             if tag == "worker":
                 done = Result(*message)

@@ -12,7 +12,6 @@ class Division:
     """The keys of a data set that say which part of a graph each party has."""
 
     keep_edges: Annotated[float, Range(at_least=0, at_most=1)]
-    normalize_features: bool
 
 
 @from_conf("dataset/bank")

@@ -142,12 +142,6 @@ def check_fractions(train: float, test: float) -> list[Problem]:
     return [Problem("dataset.train, dataset.test", f"{train}, {test}", allowed)]
 
 
-def row_normalized(features: np.ndarray) -> np.ndarray:
-    """Rows scaled to an absolute sum of 1; rows of zeros stay as they are."""
-    total = np.abs(features).sum(axis=1, keepdims=True)
-    return (features / np.where(total == 0, 1, total)).astype(np.float32)
-
-
 def divide(
     name: str,
     graph: RawGraph,
@@ -173,8 +167,6 @@ def divide(
         clients = "No client has" if len(edgeless) == parties else f"Client {', '.join(edgeless)} of {parties} has not"
         log.warning("dataset %s: %s a single edge.", name, clients)
     features = tuple(np.ascontiguousarray(graph.features[:, ids], dtype=np.float32) for ids in columns)
-    if how.normalize_features:
-        features = tuple(row_normalized(block) for block in features)
     metric = Metric("accuracy", "max")
     return GraphTask(name, source, metric, graph.classes, graph.labels, splits, features, kept, graph.edges, columns)
 

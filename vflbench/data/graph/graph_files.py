@@ -112,8 +112,6 @@ def load_own(
     features, nodes = _nodes(config, reader, given)
     features, _ = _features(features, config.blocks is None)
     block = np.ascontiguousarray(features.numbers()[:, task.columns[index]], dtype=np.float32)
-    if config.normalize_features:
-        block = partition.row_normalized(block)
     own = _edges(reader, config.client_edges[index], nodes)
     for stamp in reader.stamps:
         if stamp not in task.source.files:

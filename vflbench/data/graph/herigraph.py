@@ -156,7 +156,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     graph = RawGraph(held["features"], held["edges"], held["labels"], CLASSES)
     edges, ends = tuple(held[own] for own in GRAPHS), np.cumsum([len(block) for block in BLOCKS])
     splits = partition.fraction_split(graph.labels, CLASSES, config.train, config.test, seed)
-    how = filled(Division, normalize_features=config.normalize_features)
+    how = filled(Division)
     blocks = tuple(np.split(np.arange(ends[-1]), ends[:-1]))
     return partition.divide(name, graph, splits, source, how, parties=parties, seed=seed, blocks=blocks, edges=edges)
 

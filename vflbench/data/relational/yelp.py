@@ -9,7 +9,7 @@ very labels to predict, also of test rows. They are features with star_averages=
 imputed; the authors leave the row out.
 
 Features of reviews are many (11.6 GB). They are computed once into a memory-mapped file of the cache folder. Above
-`memory_gb` they are never held in memory whole. Rows are in the order train, val, test, so that each split is a view.
+2 GB they are never held in memory whole. Rows are in the order train, val, test, so that each split is a view.
 The split therefore has a seed of its own, and one file serves all runs.
 """
 
@@ -58,6 +58,7 @@ FILE_SETS = (_FILES,)
 
 _VOTES = ("useful", "funny", "cool")
 TEXT_WIDTH = 768
+MEMORY = 2e9  # bytes: larger features are never held in memory whole
 _REVIEW_COLUMNS = (*_VOTES, *(f"text_{i}" for i in range(TEXT_WIDTH)))
 _RESTAURANT_COLUMNS = ("stars", "review_count")
 _COMPLIMENTS = "hot more profile cute list note plain cool funny writer photos"
@@ -82,7 +83,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     refuse(check(config, layout, parties))
     found = sources.locate(_FILES, root, config.source, config.verify)
     if found is None:
-        raw, splits = twin(config.width, config.memory_gb)
+        raw, splits = twin(config.width)
         narrowed = "" if config.width is None else f"; at most {config.width} features per table"
         note = f"synthetic twin of Yelp's restaurants with their sizes and a split of its own{narrowed}"
         source = twins.twin_source(note=note)
@@ -140,7 +141,7 @@ def _read(
 
     checksums = sorted(checksum for _, checksum in found.files)
     name = f"yelp-{prepared.key(checksums, encode.fingerprint(), config.validation, config.test, split_seed)}"
-    review = _gathered(blocks, (len(order), len(_REVIEW_COLUMNS)), training, name, config.memory_gb)
+    review = _gathered(blocks, (len(order), len(_REVIEW_COLUMNS)), training, name)
     # As in the paper, only restaurants and users with a review; the files have more.
     used, wrote = np.unique(at_business), np.unique(at_user)
     others: tuple[RawTable, ...] = (
@@ -293,7 +294,6 @@ def _gathered(
     shape: tuple[int, int],
     training: int,
     name: str,
-    memory_gb: float,
 ) -> np.ndarray:
     """Features, (rows, columns) float32, imputed by the mean and standardised by the first `training` rows.
 
@@ -301,7 +301,6 @@ def _gathered(
     ----------
     blocks : gives (rows, their raw features), each row once.
     name : of the folder in the cache folder that keeps the features.
-    memory_gb : features larger than this are not held in memory while they are made.
 
     Raises
     ------
@@ -314,7 +313,7 @@ def _gathered(
         _fill(features, blocks(), training)
         return {"values": features}
 
-    if size <= memory_gb * 1e9:
+    if size <= MEMORY:
         return prepared.arrays(folder, made)["values"]
 
     def fill(out: np.ndarray) -> None:
@@ -372,7 +371,7 @@ _STARS = (0.13, 0.09, 0.13, 0.26, 0.39)  # share of 1 to 5 stars
 _INFORMATIVE = 8  # coordinates of the text that the stars depend on
 
 
-def twin(width: int | None, memory_gb: float) -> tuple[RawTables, dict[str, np.ndarray]]:
+def twin(width: int | None) -> tuple[RawTables, dict[str, np.ndarray]]:
     """Made-up tables and their split: 3,207,696 training reviews, which each join one restaurant and one user.
 
     All restaurants and users join. Most users write one review and some write hundreds; restaurants are similar. A
@@ -392,7 +391,7 @@ def twin(width: int | None, memory_gb: float) -> tuple[RawTables, dict[str, np.n
             values[len(_VOTES) : len(_VOTES) + _INFORMATIVE] += 0.7 * praise[at]
             yield at, values.T
 
-    review = _gathered(blocks, (rows, columns), _TRAIN, f"yelp-twin-{prepared.key(rows, columns)}", memory_gb)
+    review = _gathered(blocks, (rows, columns), _TRAIN, f"yelp-twin-{prepared.key(rows, columns)}")
     places = {"business_id": np.arange(_RESTAURANTS)}
     others = (
         RawTable("restaurant", places, drawn["restaurants"][:, :width], _RESTAURANT_COLUMNS[:width]),

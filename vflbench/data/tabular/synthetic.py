@@ -32,7 +32,7 @@ def _make(config: Config, root: Path | None) -> tuple[Table, DataSource]:
     source = DataSource(
         "synthetic", note=f"made up by make_classification: {samples} samples, {config.features} columns"
     )
-    shape = samples, config.features, config.informative, config.redundant, config.separation, config.flipped
+    shape = samples, config.features, config.informative, config.redundant
     return kept(config.name, partial(_drawn, config, samples), *shape), source
 
 
@@ -49,8 +49,6 @@ def _drawn(config: Config, samples: int) -> Table:
         config.features,
         n_informative=config.informative,
         n_redundant=config.redundant,
-        class_sep=config.separation,
-        flip_y=config.flipped,
         shuffle=False,
         random_state=derive(0, "twin/synthetic") % 2**32,
     )

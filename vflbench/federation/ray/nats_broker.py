@@ -224,14 +224,14 @@ class Service:
 
     def __init__(self, config: RunConfig, info: AlgorithmInfo) -> None:
         self.config = config
-        self.capacities = {tag: int(getattr(config.algorithm, key)) for tag, key in info.published}
+        self.published = info.published
         self.server: Server | None = None
         self.facts: dict[str, Any] = {}  # for the manifest
 
     def __enter__(self) -> Service:
         broker = self.config.broker
         prefix = f"vflbench_{secrets.token_hex(8)}"
-        streams = {tag: f"{prefix}_{tag}" for tag in self.capacities}
+        streams = {tag: f"{prefix}_{tag}" for tag in self.published}
         if broker.address is None:
             self.server = Server()
             access: dict[str, Any] = {"url": self.server.url, "user": "vflbench", "password": self.server.password}
@@ -252,7 +252,7 @@ class Service:
         from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 
         async with connected(self.channels) as client:
-            for tag, stream in self.channels.streams.items():
+            for stream in self.channels.streams.values():
                 await client.jetstream().add_stream(
                     StreamConfig(
                         name=stream,
@@ -260,7 +260,7 @@ class Service:
                         retention=RetentionPolicy.WORK_QUEUE,  # what was acknowledged is removed
                         storage=StorageType.FILE,
                         discard=DiscardPolicy.OLD,
-                        max_msgs_per_subject=self.capacities[tag],
+                        max_msgs_per_subject=1,  # the newest attempt alone counts
                     )
                 )
             version = client.connected_server_version

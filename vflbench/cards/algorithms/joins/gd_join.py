@@ -2,7 +2,7 @@
 
 from vflbench.cards.algorithms import codecs
 from vflbench.cards.algorithms.joins import join_messages, join_methods
-from vflbench.cards.algorithms.joins.join_methods import JoinKeys
+from vflbench.cards.algorithms.joins.join_methods import Keys
 from vflbench.defaults import from_conf
 from vflbench.types import AlgorithmInfo, Interval
 
@@ -28,5 +28,5 @@ check = join_methods.check
 
 
 @from_conf()
-class Config(JoinKeys):
+class Config(Keys):
     """Keys of GD over joins."""

@@ -9,7 +9,7 @@ OF_PREDICTIONS = ("dp_sgd.prediction_noise", "dp_sgd.split", *OF_BOTH)
 LABELS = Sent("labels", "client", "server", "labels", "client", times="once", noised=OF_LABELS)
 # the table mapping, before the first round
 TABLES = (
-    Sent("keys", "client", "server", "ids", "client", form=("hashed", "key_hash", "sha256"), times="once"),
+    Sent("keys", "client", "server", "ids", "client", form=("hashed",), times="once"),
     Sent("kinds", "client", "server", "sizes", "client", times="once", note="the type of each key"),
     LABELS,
     Sent("mapping", "server", "client", "ids", "all", times="once", note="which own rows join"),

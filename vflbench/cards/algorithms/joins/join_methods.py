@@ -40,13 +40,6 @@ class Keys:
     default_rounds: Count
 
 
-@from_conf("algorithm/gd_join")
-class JoinKeys(Keys):
-    """Keys of methods that join tables."""
-
-    key_hash: Literal["sha256", "none"]
-
-
 @from_conf("algorithm/centralized_join")
 class PartyKeys:
     """Keys of methods on aligned rows."""
@@ -55,7 +48,7 @@ class PartyKeys:
 
 
 @from_conf("algorithm/rfl_admm")
-class PartKeys(JoinKeys):
+class PartKeys(Keys):
     """Keys of methods that take tables in horizontal parts."""
 
     parts: int
@@ -70,7 +63,6 @@ class AdmmKeys(Keys):
     local_epochs: Count
     batch_size: int
     proximal: bool
-    z_solver: Literal["newton", "adam"]
 
 
 def check(config: RunConfig) -> list[Problem]:

@@ -27,5 +27,5 @@ check = join_methods.check
 
 
 @from_conf()
-class Config(join_methods.AdmmKeys, join_methods.JoinKeys):
+class Config(join_methods.AdmmKeys):
     """Keys of RFL-ADMM-V."""

@@ -26,7 +26,7 @@ check = join_methods.check
 
 
 @from_conf()
-class Config(join_methods.JoinKeys):
+class Config(join_methods.Keys):
     """Keys of RFL-SGD-V."""
 
     batch_size: int

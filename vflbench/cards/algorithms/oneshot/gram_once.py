@@ -54,7 +54,6 @@ class Config:
     parts: Count
     cross: Literal["moments", "rows"]
     penalty: Annotated[float, Range(at_least=0)]
-    key_hash: Literal["sha256", "none"]
     default_rounds: Count
 
 

@@ -15,7 +15,7 @@ ALGORITHM = AlgorithmInfo(
     place=0,
     **split_methods.FAMILY,
     attacks=("none", "embedding_inversion", "label_inference"),
-    published=(("embedding", "embedding_capacity"), ("gradient", "gradient_capacity")),
+    published=("embedding", "gradient"),
     time_dependent=True,
     # unless deadline=null; workers are replaced, as long as their organisation has others
     tolerates=Tolerates(late="retries", absent="replaces"),
@@ -50,8 +50,6 @@ class Config(Keys):
 
     workers: int
     passive_workers: Count | None
-    embedding_capacity: Count
-    gradient_capacity: Count
     outstanding: Count
     deadline: Positive | None
     aggregation: Literal["semi_async", "every_epoch", "never"]
@@ -59,7 +57,6 @@ class Config(Keys):
     average_every: Count | None
     failure_rate: float
     planner: Literal["none", "epoch", "paper"]
-    worker_range: list[int]
     batch_sizes: list[int]
     memory: list[list[float]]
 
@@ -88,9 +85,6 @@ def check(config: RunConfig) -> list[Problem]:
 def check_planner(config: RunConfig) -> list[Problem]:
     """What is wrong with the planner's keys, and which other options the planner cannot plan for."""
     cfg, network, problems = config.algorithm, config.network, []
-    if len(cfg.worker_range) != 2 or not 1 <= cfg.worker_range[0] <= cfg.worker_range[1]:
-        allowed = "must be the least and the most workers: [2,50]"
-        problems.append(Problem("algorithm.worker_range", cfg.worker_range, allowed))
     if not cfg.batch_sizes or min(cfg.batch_sizes) < 1:
         problems.append(Problem("algorithm.batch_sizes", cfg.batch_sizes, "must be a list of numbers from 1"))
     if any(len(numbers) != 4 or min(numbers) < 0 or min(numbers[2:]) == 0 for numbers in cfg.memory):

@@ -38,4 +38,3 @@ class Config:
     verify: bool
     train: float
     test: float
-    normalize_features: bool

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from vflbench.cards.data import divide
 from vflbench.defaults import from_conf
-from vflbench.types import DatasetInfo, Positive, Range
+from vflbench.types import DatasetInfo, Range
 
 DATASETS = (
     DatasetInfo(
@@ -25,7 +25,6 @@ class Config(divide.Division):
     source: Literal["auto", "real", "synthetic"]
     variant: Literal["auto"]
     verify: bool
-    nodes: Annotated[int, Range(at_least=10 * CLASSES)]
-    mean_degree: Positive
+    nodes: Annotated[int, Range(at_least=500)]
     split: Literal["random", "public"]
     train: Annotated[float, Range(above=0, below=1)]

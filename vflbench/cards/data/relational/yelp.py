@@ -1,9 +1,9 @@
 """Yelp."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from vflbench.defaults import from_conf
-from vflbench.types import Count, DatasetInfo, Range
+from vflbench.types import Count, DatasetInfo
 
 DATASETS = (
     DatasetInfo(
@@ -28,5 +28,4 @@ class Config:
     test: float
     split_seed: int | None
     star_averages: bool
-    memory_gb: Annotated[float, Range(at_least=0)]
     width: Count | None

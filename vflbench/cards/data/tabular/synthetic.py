@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from vflbench.cards.data.tabular import table
 from vflbench.defaults import from_conf
-from vflbench.types import DatasetInfo, Positive, Range
+from vflbench.types import DatasetInfo, Range
 
 DATASETS = (
     DatasetInfo(
@@ -25,5 +25,3 @@ class Config(table.ClassKeys):
     features: Annotated[int, Range(at_least=2)]
     informative: Annotated[int, Range(at_least=2)]
     redundant: Annotated[int, Range(at_least=0)]
-    separation: Positive
-    flipped: Annotated[float, Range(at_least=0, below=1)]
