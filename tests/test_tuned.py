@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from vflbench import config
 from vflbench.config import tuned
@@ -113,14 +112,15 @@ def test_the_other_entries_and_their_comments_stay(name: str, before: str, after
         "- bank",
         "bank: 1",
         "bank: {rounds: 1}\nbank: {rounds: 2}",
+        "bank: {rounds: 1",
     ],
 )
 def test_a_file_of_another_form_is_left_as_it_is(text: str, tmp_path: Path) -> None:
     (tmp_path / "vfl.yaml").write_text(text)
-    with pytest.raises(
-        (VflbenchError, yaml.YAMLError),
-        match=r"vfl\.yaml: (holds no tuned values|is not a list of entries)|bank is there twice",
-    ):
+    told = (
+        r"vfl\.yaml: (holds no tuned values|is not a list of entries)|bank is there twice in .*vfl\.yaml|did not find"
+    )
+    with pytest.raises(VflbenchError, match=told):
         tuned.written(tmp_path / "vfl.yaml", "blog", "a search", {"rounds": 2})
 
 

@@ -61,7 +61,7 @@ def find(folder: Path, asked: str) -> Entry | None:
 
 
 def read(file: Path) -> dict[str, dict[str, Any]]:
-    """The entries of a file, by name. Raises VflbenchError where it holds none."""
+    """The entries of a file, by name. Raises VflbenchError where it holds none, or cannot be read."""
     return _entries(file, _text(file))
 
 
@@ -90,7 +90,7 @@ def written(file: Path, name: str, found: str, values: Mapping[str, Any]) -> str
     text = "".join([*lines[:first], entry, *lines[last:]])
     try:
         whole = _entries(file, text) == {**held, name: own}
-    except (VflbenchError, yaml.YAMLError):
+    except VflbenchError:
         whole = False
     if not whole:
         raise VflbenchError(f"{file}: is not a list of entries in lines of their own; add this one by hand:\n{entry}")
@@ -129,7 +129,10 @@ def _parsed(file: str, text: str) -> dict[Any, Any]:
     """The content of a file as Hydra reads it, in a tenth of the time; to look at."""
     stream = io.StringIO(text)
     stream.name = file  # errors in it name it
-    found = yaml.load(stream, _Loader)
+    try:
+        found = yaml.load(stream, _Loader)
+    except yaml.YAMLError as error:
+        raise VflbenchError(" ".join(str(error).split())) from None
     if not isinstance(found, dict | None):
         raise _none(file)
     return found or {}
