@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vflbench import exposure, registry
 from vflbench.config import tuned
+from vflbench.config.layers import LINE
 
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
@@ -27,7 +28,6 @@ ABOUT = {
     "privacy": "The noise that the parties add, and how it is accounted for.",
     "topology": "Which clients exchange messages.",
 }
-KEY = re.compile(r"^(?P<indent> *)(?P<key>[\w@.]+):(?: +(?P<value>[^#]*?))?(?:\s*#\s*(?P<comment>.*))?$")
 
 
 def _cell(text: str) -> str:
@@ -45,7 +45,7 @@ def described(path: Path) -> tuple[str, list[tuple[str, str, str]]]:
     keys: list[tuple[str, str, str]] = []
     above: list[str] = []
     for line in lines:
-        found = KEY.match(line)
+        found = LINE.match(line)
         if (
             not found
             or line.lstrip().startswith("- ")

@@ -16,7 +16,7 @@ from vflbench.runner import interrupts
 from vflbench.types import ConfigError, VflbenchError, closest
 from vflbench.version import __version__
 
-VERBS = ("choose", "tune", "list", "privacy", "data", "figures", "reprice", "report", "show", "plot")
+VERBS = ("choose", "tune", "list", "explain", "privacy", "data", "figures", "reprice", "report", "show", "plot")
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ Other commands
   vflbench figures glasu/table3 scale=small  repeat a paper's figure: runs, picture, numbers beside the paper's
   vflbench list                              algorithms, with the data sets, privacy, models and attacks that fit them
   vflbench list dataset=bank                 what runs on these data, with its defaults
+  vflbench explain KEY dataset=bank          what a key is for, and where its value comes from
   vflbench privacy algorithm=glasu           who learns what, without data; without algorithm=: for all methods
   vflbench reprice RUN network=us_us,lan     price finished runs on other networks, within seconds, without training
   vflbench data status                       which data sets are on your disk, real or as synthetic twins

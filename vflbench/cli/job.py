@@ -166,7 +166,7 @@ def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: 
         if label and not cfg.overwrite:  # continue what an earlier start of this sweep has begun
             values["resume"] = values["resume"] or (folder / "manifest.json").is_file()
         hooks |= {"draw": _without_pictures} if label or values["plot"] != "auto" else {}
-        untyped = config.untyped(cfg, cast(DictConfig, HydraConfig.get()))
+        untyped = config.layers.untyped(cast(DictConfig, HydraConfig.get()))
         summary = _run(config.checked(values, untyped), folder, command, quiet or bool(label), hooks, cfg)
     except Exception as failure:
         if label and isinstance(failure, ConfigError):

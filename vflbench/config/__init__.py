@@ -11,16 +11,14 @@ import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, get_args
 
-import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from vflbench import registry
+from vflbench.config import layers
 from vflbench.config import overrides as words
-from vflbench.config import tuned
 from vflbench.config.composition import (
     UNCOMPOSED,
     compose,
@@ -50,7 +48,6 @@ from vflbench.config.typed import (
 )
 from vflbench.registry import config_dir
 from vflbench.types import (
-    ADAPTABLE,
     ConfigError,
     Objective,
     Problem,
@@ -75,6 +72,7 @@ __all__ = [
     "for_all_links",
     "from_environment",
     "kinds_of",
+    "layers",
     "name_of",
     "of_dataset",
     "own_options",
@@ -86,7 +84,6 @@ __all__ = [
     "session",
     "settle",
     "to_config",
-    "untyped",
     "without_secrets",
 ]  # fmt: skip
 # Launcher of a sweep -> the extra of vflbench that installs it.
@@ -326,7 +323,7 @@ def _run_plan(
     config, mistyped = convert_run(values, kinds_of(values))
     found.note(mistyped)
     if config is not None:
-        config = replace(config, untyped=untyped(cfg))
+        config = replace(config, untyped=layers.untyped(cfg.hydra))
         found.note(check(judged.without(config), whole))
     if found.problems or config is None:
         raise ConfigError(found.problems)
@@ -363,32 +360,6 @@ def _launcher_problems(cfg: DictConfig) -> list[Problem]:
     config = convert_dataclass(registry.option_config("launcher", name), keys, "hydra.launcher.", problems)
     rules = None if problems else rules_of(config)
     return rules(config) if rules else problems
-
-
-def untyped(cfg: DictConfig, hydra: Any = None) -> frozenset[str]:
-    """The keys of ADAPTABLE that have the values of vflbench's own option: nobody typed or wrote other ones.
-
-    `hydra` is Hydra's own configuration, where `cfg` has none.
-    """
-    hydra = cfg.hydra if hydra is None else hydra
-    chosen, typed = hydra.runtime.choices["algorithm"], [*hydra.overrides.task]
-    if any(source.provider == "command-line" for source in hydra.runtime.config_sources if _has(source, chosen)):
-        return frozenset()
-    ours: dict[str, Any] = {}
-    asked = [f"private/{hydra.runtime.choices['tuned/private@_global_']}", str(hydra.runtime.choices["tuned@_global_"])]
-    found = next(filter(None, (tuned.find(config_dir(), one) for one in asked)), None)
-    if (file := config_dir() / "algorithm" / f"{chosen}.yaml").is_file():
-        ours |= yaml.safe_load(file.read_text(encoding="utf-8"))
-    for key, value in found.values.items() if found else ():
-        ours |= {key.removeprefix("algorithm."): value} if key.startswith("algorithm.") else {}
-    keys = {text.partition("=")[0].lstrip("+") for text in typed}
-    names = {key: key.partition(".")[2] for key in ADAPTABLE if key not in keys}
-    return frozenset(key for key, name in names.items() if name in ours and cfg.algorithm.get(name) == ours[name])
-
-
-def _has(source: Any, algorithm: str) -> bool:
-    """Whether a folder of options has the algorithm."""
-    return Path(str(source.path).removeprefix("file://"), "algorithm", f"{algorithm}.yaml").is_file()
 
 
 def checked(values: Mapping[str, Any], untyped: frozenset[str] = frozenset()) -> RunConfig:

@@ -56,7 +56,7 @@ def find(folder: Path, asked: str) -> Entry | None:
                 return Entry(file, name, held, str(held.pop(FOUND, "")))
     older = place / f"{asked}.yaml"
     if len(parts) > 1 and older.is_file():
-        return Entry(older, asked, _flat(_parsed(str(older), _text(older))))
+        return Entry(older, asked, flat(_parsed(str(older), _text(older))))
     return None
 
 
@@ -81,7 +81,7 @@ def written(file: Path, name: str, found: str, values: Mapping[str, Any]) -> str
     """
     before = _text(file) if file.is_file() else ""
     held = read(file) if before else {}
-    own = {FOUND: found, **_flat(values)}
+    own = {FOUND: found, **flat(values)}
     entry = yaml.dump({name: own}, Dumper=_Dumper, sort_keys=False, width=1 << 30, allow_unicode=True)
     lines = before.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
@@ -160,12 +160,12 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", NUMBER, list("-+.0123456789"))
 
 
-def _flat(values: Any, above: str = "") -> dict[str, Any]:
+def flat(values: Any, above: str = "") -> dict[str, Any]:
     """Nested values by their whole keys."""
     found = dict[str, Any]()
     for key, value in values.items():
         nested = isinstance(value, Mapping) and value
-        found |= _flat(value, f"{above}{key}.") if nested else {f"{above}{key}": value}
+        found |= flat(value, f"{above}{key}.") if nested else {f"{above}{key}": value}
     return found
 
 
