@@ -17,7 +17,8 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 import vflbench
-from vflbench import cli, config
+from vflbench import cli, config, registry
+from vflbench.config import overlay
 from vflbench.config.loader import Loader
 from vflbench.config.source import Source
 from vflbench.types import ConfigError
@@ -84,6 +85,22 @@ def test_what_is_composed_once_is_what_hydra_composes(typed: list[str], mode: Ru
         for loader in (session.loader, sent):
             for place in (0, 1, 0):  # composed, and from what is remembered
                 assert found(loader, (typed, [*typed, "seed=4"])[place]) == hydras[place]
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [pytest.param(name, marks=[] if name == "cora" else [pytest.mark.slow]) for name in ("cora", "bank", "movielens")],
+)
+def test_the_configuration_of_another_algorithm_is_what_hydra_composes(dataset: str) -> None:
+    with config.session() as session:
+        overlay.remember(session.loader, dataset, [*registry.algorithm_entries()])
+        assert len(session.loader.known) == len(registry.algorithm_entries())
+        for key, made in [*session.loader.known.items()]:
+            composed = session.loader._compose_options(*key)
+            first, second = (OmegaConf.to_container(pickle.loads(one)) for one in (made, composed))
+            for one in (first, second):  # what was typed is noted later
+                del one["hydra"]["overrides"], one["hydra"]["job"]["override_dirname"]
+            assert first == second, key
 
 
 def test_a_key_that_is_not_there_is_told_as_hydra_tells_it() -> None:

@@ -91,11 +91,18 @@ def runnable(words: list[str], config_dir: str | None = None) -> dict[str, RunCo
     ConfigError : no algorithm runs there.
     """
     from vflbench import adapt, config  # Hydra, which the list of algorithms does not need
+    from vflbench.config import overlay
 
     found: dict[str, RunConfig] = {}
     refused: list[ConfigError] = []
     with config.session([*words, *registry.algorithms()], config_dir) as hydra:
-        for name, info in registry.algorithms().items():
+        dataset = next((word.partition("=")[2] for word in words if word.startswith("dataset=")), "")
+        algorithms, info_of = registry.algorithms(), registry.datasets().get(dataset)
+        if info_of is not None:
+            algorithms = {name: info for name, info in algorithms.items() if registry.fit(info, info_of)}
+        if dataset in hydra.options("dataset"):
+            overlay.remember(hydra.loader, dataset, [*algorithms])
+        for name, info in algorithms.items():
             try:
                 run = config.plan(hydra, [f"algorithm={name}", *words]).config
             except ConfigError as error:

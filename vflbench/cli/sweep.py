@@ -94,7 +94,8 @@ def _dry_runs(hydra: Session, jobs: list[list[str]], own: list[str]) -> int:
         say(f"[{number}/{len(jobs)}] {' '.join(words)}")
         try:
             composed = config.compose(hydra, [*own, *words])
-            say(dry_run(config.checked(config.plain(composed), config.layers.untyped(composed.hydra))))
+            checked = config.checked(config.plain(composed), config.layers.untyped(composed.hydra))
+            say(dry_run(checked, composed.hydra))
             possible += 1
         except ConfigError as impossible:
             say(f"skipped: {one_line(impossible)}")

@@ -51,7 +51,7 @@ def command(args: list[str]) -> int:
             return sweep.start(hydra, plan, plan.jobs, overrides, typed)
         if plan.cfg.dry_run:
             assert plan.config is not None
-            say(dry_run(plan.config))
+            say(dry_run(plan.config, plan.cfg.hydra))
             return 0
         from vflbench.cli import job
 

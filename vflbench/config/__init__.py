@@ -318,7 +318,9 @@ def _run_plan(
 
     Not `whole`: the run will not start, so its values are set in what is composed already.
     """
-    cfg = compose(hydra, sound) if whole else base
+    composed: Any = OmegaConf.to_container(base.hydra.overrides)
+    same = sorted([*composed["hydra"], *composed["task"]]) == sorted(sound)  # options alone
+    cfg = compose(hydra, sound) if whole and not same else base
     values = plain(cfg) if whole else next(configurations(hydra, [sound]))[1]
     config, mistyped = convert_run(values, kinds_of(values))
     found.note(mistyped)

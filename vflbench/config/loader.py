@@ -42,7 +42,7 @@ class Loader(ConfigLoader):
         self.hydras: ConfigLoader
         self.prepare: Callable[[], None]
         self.hydras, self.prepare = state
-        self._options = functools.lru_cache(maxsize=256)(self._compose_options)
+        self.known: dict[tuple[str | None, tuple[str, ...], RunMode], bytes] = {}  # options -> what was composed
         self._listed = functools.cache(self._list)  # no file comes or goes during a session
         self._parser = OverridesParser.create()
         self.prepare()
@@ -75,6 +75,12 @@ class Loader(ConfigLoader):
         _note(cfg, parsed)
         safety.check(cfg)
         return cfg
+
+    def _options(self, name: str | None, options: tuple[str, ...], mode: RunMode) -> bytes:
+        key = (name, options, mode)
+        if key not in self.known:
+            self.known[key] = self._compose_options(*key)
+        return self.known[key]
 
     def _compose_options(self, name: str | None, options: tuple[str, ...], mode: RunMode) -> bytes:
         """What Hydra composes. Values tuned with the noise of a mechanism count instead of those without."""

@@ -23,11 +23,13 @@ def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
     engine = federation.engine(on_round=lambda round, _: True, eval_every=federation.rounds + 1, privacy=privacy)
     engine.run()
     source = federation.task.source
+    adapted = federation.facts.get("adapted", {})
     data = f"{source.kind} data" + (f": {source.lacks}" if source.lacks else "")
     lines = [
         f"{info.name} on {config.dataset.name} ({data}), {federation.rounds} rounds, "
         f"{network_label(dataclasses.asdict(config.network))}",
         *of_files(federation),
+        *(f"adapted to the data: {key}={one['used']} ({one['default']})" for key, one in adapted.items()),
         "",
         "parties",
     ]
