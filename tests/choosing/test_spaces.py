@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.every import for_each
 from vflbench import config, registry
 from vflbench.choosing import question, spaces
 from vflbench.types import ConfigError, RunConfig, VflbenchError
@@ -37,7 +38,7 @@ def planned(hydra: Any, algorithm: str, *words: str) -> RunConfig:
     return run
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@for_each("algorithm", ALGORITHMS)
 def test_every_method_has_a_space_with_its_defaults_inside(algorithm: str, hydra: Any) -> None:
     run, space = planned(hydra, algorithm), spaces.read(algorithm)
     assert space, "its card says what is searched"
@@ -52,7 +53,7 @@ def test_every_method_has_a_space_with_its_defaults_inside(algorithm: str, hydra
             assert given["low"] <= default <= given["high"], (key, default)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@for_each("algorithm", ALGORITHMS)
 def test_every_end_of_a_space_composes(algorithm: str, hydra: Any) -> None:
     space = spaces.read(algorithm)
     for share in (0.0, 1.0):

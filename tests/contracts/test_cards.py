@@ -7,8 +7,7 @@ import inspect
 from pathlib import Path
 from types import ModuleType
 
-import pytest
-
+from tests.every import for_each
 from vflbench import registry
 from vflbench.types import UNITS, Sent, module_name, unit_of
 
@@ -40,7 +39,7 @@ def program(card: Path) -> Path:
     return registry.ROOT / card.relative_to(registry.CARDS)
 
 
-@pytest.mark.parametrize("card", CARDS, ids=lambda path: str(path.relative_to(registry.CARDS)))
+@for_each("card", CARDS)
 def test_a_card_mirrors_a_module_and_has_no_program(card: Path) -> None:
     of_an_option = defined(card) & {*FACTS.values(), "OPTIONS"}
     module = program(card)
@@ -50,7 +49,7 @@ def test_a_card_mirrors_a_module_and_has_no_program(card: Path) -> None:
         assert not defined(module) & {*FACTS.values(), "OPTIONS", "EXPOSES", "Config"}
 
 
-@pytest.mark.parametrize(("group", "name"), PLACES)
+@for_each(("group", "name"), PLACES)
 def test_an_option_is_found_by_its_card(group: str, name: str) -> None:
     found = {**registry.model_entries(), **({} if group == "model" else registry.entries(group))}[name]
     card: ModuleType = registry.card(group, name)
@@ -60,7 +59,7 @@ def test_an_option_is_found_by_its_card(group: str, name: str) -> None:
     assert inspect.getdoc(card)
 
 
-@pytest.mark.parametrize(("algorithm", "entry"), ENTRIES, ids=lambda one: getattr(one, "kind", one))
+@for_each(("algorithm", "entry"), ENTRIES)
 def test_all_that_carries_data_has_a_unit_and_what_is_noised_is_protected(algorithm: str, entry: Sent) -> None:
     assert (unit_of(entry) is None) == (entry.kind in ("ids", "sizes", "timing"))
     assert entry.unit is None or entry.unit != UNITS[entry.kind]
@@ -75,7 +74,7 @@ def test_every_mechanism_says_what_it_protects() -> None:
     assert all(entry.info.units for entry in registry.option_entries("privacy").values())
 
 
-@pytest.mark.parametrize("algorithm", registry.algorithms())
+@for_each("algorithm", registry.algorithms())
 def test_a_method_tolerates_what_its_programs_do(algorithm: str) -> None:
     info, entry = registry.algorithms()[algorithm], registry.algorithm_entries()[algorithm]
     assert (info.tolerates.late != "waits") == info.time_dependent

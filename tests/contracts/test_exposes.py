@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.every import for_each
 from vflbench import exposure, registry
 from vflbench.plots import demands
 from vflbench.types import KINDS, SHOWN, Implied, messages
@@ -79,12 +80,12 @@ def learnt(algorithm: str) -> set[tuple[str, str, str]]:
     return found
 
 
-@pytest.mark.parametrize("algorithm", registry.algorithms())
+@for_each("algorithm", registry.algorithms())
 def test_an_algorithm_declares_what_the_table_says(algorithm: str) -> None:
     assert learnt(algorithm) == LEARNS[algorithm]
 
 
-@pytest.mark.parametrize("algorithm", registry.algorithms())
+@for_each("algorithm", registry.algorithms())
 def test_what_is_disclosed_is_read_from_the_source(algorithm: str) -> None:
     """Each kind that the table says somebody learns from messages is shown to that role, and nothing else is sent."""
     shown = exposure.disclosed(algorithm, {})
@@ -101,7 +102,7 @@ EXACT_ENTRIES = [
 ]
 
 
-@pytest.mark.parametrize(("algorithm", "entry"), EXACT_ENTRIES, ids=lambda one: getattr(one, "kind", one))
+@for_each(("algorithm", "entry"), EXACT_ENTRIES)
 def test_what_is_worked_out_exactly_is_disclosed_and_meets_no_requirement_that_hides_it(
     algorithm: str, entry: Implied
 ) -> None:

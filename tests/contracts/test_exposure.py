@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.every import for_each
 from vflbench import exposure, registry
 from vflbench.cli import privacy
 from vflbench.types import FORMS, KINDS, TIMES, ConfigError, Given, VflbenchError
@@ -42,7 +43,7 @@ def forms(found: list[dict[str, Any]], tag: str, kind: str) -> set[tuple[str, st
     }
 
 
-@pytest.mark.parametrize("algorithm", registry.algorithms())
+@for_each("algorithm", registry.algorithms())
 def test_entries_have_the_form_that_programs_read(algorithm: str) -> None:
     for entry in entries(algorithm):
         assert set(entry) == KEYS and entry["kind"] in KINDS and entry["form"] in FORMS
@@ -93,7 +94,7 @@ def test_hashed_keys_can_be_listed() -> None:
     assert hashed["form"] == "hashed" and hashed["note"].startswith("enumerable")
 
 
-@pytest.mark.parametrize("algorithm", registry.algorithms())
+@for_each("algorithm", registry.algorithms())
 def test_every_mechanism_covers_something_that_is_sent_or_follows_from_it(algorithm: str) -> None:
     exposes = [one for one in registry.exposed(algorithm) if not isinstance(one, Given)]
     named = {mechanism.partition(".")[0] for one in exposes for mechanism in one.noised}
@@ -190,7 +191,7 @@ def test_each_part_of_a_mechanism_covers_its_own(
         assert covered[tag] == {("noised", "tablepuppet") if noised else ("clear", None)}, tag
 
 
-@pytest.mark.parametrize("algorithm", [name for name, info in SHARDED if "pooled" not in info.assumes])
+@for_each("algorithm", [name for name, info in SHARDED if "pooled" not in info.assumes])
 def test_what_workers_know_of_all_rows_before_any_message_is_said(algorithm: str) -> None:
     """R1.4: sizes of shards, and the means and scales by which the columns of a table were standardised."""
     given = {(one["subject"], one["kind"]) for one in entries(algorithm) if one["how"] == "setup"}

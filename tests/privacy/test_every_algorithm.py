@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import vflbench
+from tests.every import for_each
 from vflbench import registry
 from vflbench.types import ConfigError
 
@@ -143,7 +144,7 @@ def test_it_runs_or_is_refused_by_name(algorithm: str, mechanism: str, said: str
     assert found["covers"] == "model" or mechanism in {one["covered_by"] for one in entries}
 
 
-@pytest.mark.parametrize("algorithm", TABLE)
+@for_each("algorithm", TABLE)
 def test_the_table_says_what_the_algorithm_declares(algorithm: str) -> None:
     runs = [mechanism for mechanism, said in TABLE[algorithm].items() if said == RUNS]
     assert sorted(runs) == sorted({*registry.algorithms()[algorithm].privacy} - {"none"})

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import vflbench
+from tests.every import for_each
 from vflbench import registry
 from vflbench.data.matching import psi_bytes
 from vflbench.results import reader
@@ -177,7 +178,7 @@ def test_methods_in_one_place_have_no_such_price(train: Trains) -> None:
         train("algorithm=centralized_gd", *RIDGE, "accounting=everything")
 
 
-@pytest.mark.parametrize("name", registry.algorithms())
+@for_each("name", registry.algorithms())
 def test_what_cannot_be_sent_is_not_charged(name: str) -> None:
     info = registry.algorithms()[name]
     assert ("everything" in info.accounting) == (not {"pooled", "edges"} & set(info.assumes))
