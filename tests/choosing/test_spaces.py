@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.every import for_each
 from vflbench import config, registry
 from vflbench.choosing import question, spaces
 from vflbench.types import ConfigError, RunConfig, VflbenchError
@@ -38,8 +37,8 @@ def planned(hydra: Any, algorithm: str, *words: str) -> RunConfig:
     return run
 
 
-@for_each("algorithm", ALGORITHMS)
-def test_every_method_has_a_space_with_its_defaults_inside(algorithm: str, hydra: Any) -> None:
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_space_has_the_defaults_inside_and_composes_at_its_ends(algorithm: str, hydra: Any) -> None:
     run, space = planned(hydra, algorithm), spaces.read(algorithm)
     assert space, "its card says what is searched"
     values = {**{key: spaces.value_at(given, 0.0) for key, given in space.items()}, **spaces.defaults(run, space)}
@@ -51,11 +50,6 @@ def test_every_method_has_a_space_with_its_defaults_inside(algorithm: str, hydra
             assert default in given, (key, default)
         else:
             assert given["low"] <= default <= given["high"], (key, default)
-
-
-@for_each("algorithm", ALGORITHMS)
-def test_every_end_of_a_space_composes(algorithm: str, hydra: Any) -> None:
-    space = spaces.read(algorithm)
     for share in (0.0, 1.0):
         values = spaces.counting({key: spaces.value_at(given, share) for key, given in space.items()}, space)
         run = planned(hydra, algorithm, *spaces.in_words(values))

@@ -6,6 +6,7 @@ import ast
 import csv
 import dataclasses
 import inspect
+import itertools
 import re
 import textwrap
 from collections.abc import Iterator
@@ -120,17 +121,14 @@ def test_the_root_keys_are_those_of_the_run_and_explained() -> None:
 
 
 def runs() -> Iterator[tuple[str, ...]]:
-    """Overrides that compose every option once, the rest fitting it."""
-    for name, info in registry.algorithms().items():
-        dataset = next((n for n, other in registry.datasets().items() if registry.fit(info, other)), None)
-        assert dataset is not None, f"no data set fits {name}"
-        yield (f"algorithm={name}", f"dataset={dataset}")
-    for name, data in registry.datasets().items():
-        algorithm = next((n for n, info in registry.algorithms().items() if registry.fit(info, data)), None)
-        if algorithm is not None:  # an algorithm for its layout may come later
-            yield (f"algorithm={algorithm}", f"dataset={name}")
-    for group in ("network", "engine", "compute", "topology", "privacy", "attack", "codec", "broker", "logger"):
-        yield from ((f"{group}={path.stem}",) for path in sorted((CONF / group).glob("*.yaml")))
+    """Overrides that compose every option: one of each group in each. tests/choosing/test_spaces.py has algorithms."""
+    groups = ("network", "engine", "compute", "topology", "privacy", "attack", "codec", "broker", "logger")
+    options = [[f"{group}={path.stem}" for path in sorted((CONF / group).glob("*.yaml"))] for group in groups]
+    datasets = sorted(registry.datasets().items())
+    assert max(map(len, options)) <= len(datasets)
+    for (name, data), *others in zip(datasets, *map(itertools.cycle, options), strict=False):
+        algorithm = next(known for known, info in registry.algorithms().items() if registry.fit(info, data))
+        yield (f"algorithm={algorithm}", f"dataset={name}", *others)
 
 
 def models() -> Iterator[tuple[str, ...]]:
@@ -151,7 +149,7 @@ def hydra() -> Iterator[Any]:
         yield hydra
 
 
-@pytest.mark.parametrize("overrides", sorted(set(runs())), ids=" ".join)
+@pytest.mark.parametrize("overrides", list(runs()), ids=lambda overrides: overrides[1])
 def test_every_option_composes(overrides: tuple[str, ...], hydra: Any) -> None:
     assert composes(overrides, hydra)
 
@@ -162,13 +160,13 @@ def test_every_model_composes_with_its_algorithms(overrides: tuple[str, ...], hy
     assert composes(overrides, hydra)
 
 
-# the first of each paper in the fast tests
-FIRST = {paper: min(name for name in PRESETS if name.startswith(paper)) for paper in {n.split("/")[0] for n in PRESETS}}
+# the last of each paper in the fast tests
+LAST = {paper: max(name for name in PRESETS if name.startswith(paper)) for paper in {n.split("/")[0] for n in PRESETS}}
 
 
 @pytest.mark.parametrize(
     "preset",
-    [pytest.param(name, marks=[] if name in FIRST.values() else [pytest.mark.slow]) for name in PRESETS],
+    [pytest.param(name, marks=[] if name in LAST.values() else [pytest.mark.slow]) for name in PRESETS],
 )
 def test_every_preset_is_valid(preset: str, hydra: Any) -> None:
     assert config.plan(hydra, [f"experiment={preset}"]).jobs

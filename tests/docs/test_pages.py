@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 from markdown_it import MarkdownIt
+
+from tests.every import for_each
 
 ROOT = Path(__file__).resolve().parents[2]
 TOP = [
@@ -43,13 +44,13 @@ def sentences(text: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@for_each("page", PAGES)
 def test_sentences_are_short(page: Path) -> None:
     long = [s for s in sentences(page.read_text(encoding="utf-8")) if len(re.findall(r"[\w'-]+", s)) > WORDS]
     assert not long, "\n".join(long)
 
 
-@pytest.mark.parametrize("page", TOP, ids=lambda page: page.name)
+@for_each("page", TOP)
 def test_links_lead_somewhere(page: Path) -> None:
     """Those of the site are checked where it is built."""
     links = [link for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")) if "://" not in link]

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from tests.every import for_each
 from vflbench import cli, config
 from vflbench.cli import train
 from vflbench.cli.figures import _write_tables
@@ -47,7 +48,7 @@ def test_a_refused_figure_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["figure.png", "glasu", "table3"]
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@for_each("name", FIGURES)
 def test_a_definition_is_valid_and_says_what_a_reader_needs(name):
     found = definition.load(name)
     assert found.claims and found.scaled and found.tuning and found.pictures
