@@ -76,7 +76,7 @@ def test_it_ends_at_the_closed_form_on_every_graph(variant: str, graph: str) -> 
     task = ridge(alpha=0.5)
     x = np.concatenate(task.features, axis=1)
     best = np.linalg.solve(x.T @ x + 0.5 * np.eye(x.shape[1]), x.T @ task.labels)
-    found = run(extra, task, config(extra, task, 30, graph, variant=variant, iterations=100)).theta
+    found = run(extra, task, config(extra, task, 15, graph, variant=variant, iterations=100)).theta
     np.testing.assert_allclose(found, best, rtol=0, atol=1e-10)
 
 

@@ -120,14 +120,14 @@ def test_it_is_gradient_descent_on_the_joined_columns(gradient: str) -> None:
 def test_full_batches_reach_what_each_loss_is_least_at() -> None:
     task = noisy()
     x, y = joined(task), task.labels
-    full: dict[str, Any] = {"batch_size": len(y), "lr": 2.0}
+    full: dict[str, Any] = {"batch_size": len(y), "lr": 4.0}
     exact = LogisticRegression(C=np.inf, tol=1e-10).fit(x[:, :-1], y)
-    found = whole(trained(hetero_lr, task, 800, **full)[0])
+    found = whole(trained(hetero_lr, task, 300, **full)[0])
     np.testing.assert_allclose(found, [*exact.coef_[0], exact.intercept_[0]], rtol=0, atol=1e-4)
-    found = whole(trained(hetero_lr, task, 800, gradient="taylor", **full)[0])
+    found = whole(trained(hetero_lr, task, 100, gradient="taylor", **full)[0])
     np.testing.assert_allclose(found, np.linalg.lstsq(x, 2 * (2.0 * y - 1))[0], rtol=0, atol=1e-8)
     lines = classes(samples=60, features=6, parties=2, classes=0)
-    found = whole(trained(hetero_lr, lines, 800, batch_size=40, lr=0.5)[0]) * lines.labels.std()
+    found = whole(trained(hetero_lr, lines, 100, batch_size=40, lr=0.8)[0]) * lines.labels.std()
     found[-1] += lines.labels.mean()
     np.testing.assert_allclose(found, np.linalg.lstsq(joined(lines), lines.labels)[0], rtol=0, atol=1e-8)
 
