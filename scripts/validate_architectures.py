@@ -143,7 +143,7 @@ def machine() -> str:
     return f"{name}, {len(os.sched_getaffinity(0))} cores, PyTorch {torch.__version__}"
 
 
-def main(argv: list[str] | None = None) -> int:
+def parsed(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--architectures", default=",".join(ARCHITECTURES), help="which, with commas (all)")
     parser.add_argument("--epochs", type=count, default=20, help="of each run, at least 4 (20)")
@@ -159,13 +159,19 @@ def main(argv: list[str] | None = None) -> int:
         "--out", type=Path, default=Path("outputs/architectures"), help="folder of the runs (outputs/architectures)"
     )
     flags = parser.parse_args(argv)
-    chosen = flags.architectures.split(",")
+    chosen = flags.architectures = flags.architectures.split(",")
     if unknown := [name for name in chosen if name not in ARCHITECTURES]:
         parser.error(f"no architecture {', '.join(unknown)}: there are {', '.join(ARCHITECTURES)}")
     if flags.epochs < 4:
         parser.error(f"--epochs {flags.epochs}: at least 4, the first and the last are not counted")
     if flags.write and set(chosen) != set(ARCHITECTURES):
         parser.error("--write: of all architectures, not of some")
+    return flags
+
+
+def main(argv: list[str] | None = None) -> int:
+    flags = parsed(argv)
+    chosen = flags.architectures
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     import vflbench  # noqa: F401  sets what torch reads when it is imported
     from vflbench.federation.ray.cluster import Cluster

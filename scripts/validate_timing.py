@@ -29,37 +29,25 @@ simulation and real seconds here.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
-import multiprocessing
 import os
-import secrets
-import select
-import socket
-import struct
 import sys
 import time
-import traceback
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # parties are as many as there are cores, or more
+from shaped_links import measure
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from vflbench.federation.ray.party import PartyEngine
-    from vflbench.types import AlgorithmInfo, LinkConfig, RunConfig
-
-Shapes = Mapping[tuple[str, str], tuple[float, float]]  # (source, reader) -> latency in s, s per byte
+    from vflbench.federation.simulated import SimulatedEngine
+    from vflbench.runner.federation import Federation
+    from vflbench.types import AlgorithmInfo, LinkConfig, NetworkConfig, RunConfig
 
 TOLERANCE = 0.1
-SIZE = struct.Struct("<Q")  # before a message: its bytes
-LOOPBACK = "127.0.0.1"
-CHUNK = 1 << 16  # bytes read at once
 
 # What is run: a name, how, and whether every second pair of parties has the links of the other network.
 RUNS = (
@@ -78,204 +66,6 @@ RUNS = (
         True,
     ),
 )
-
-
-# --- the proxy --------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Pipe:
-    """One direction between two parties, as `federation.links.Link`: first come, first served, then the latency."""
-
-    latency: float  # s
-    rate: float  # s per byte
-    sink: socket.socket
-    busy: float = 0.0  # when the last byte taken in has passed
-    held: deque[tuple[float, bytes]] = field(default_factory=deque)  # (when it is to be given out, what)
-    due: deque[memoryview] = field(default_factory=deque)  # on its way out
-    # s, of every piece: how much later than it should the proxy came to give it out
-    late: list[float] = field(default_factory=list)
-
-    def take(self, data: bytes, now: float) -> None:
-        self.busy = max(self.busy, now) + len(data) * self.rate
-        self.held.append((self.busy + self.latency, data))
-
-    def give(self, now: float) -> None:
-        while self.held and self.held[0][0] <= now:
-            when, data = self.held.popleft()
-            self.late.append(now - when)
-            self.due.append(memoryview(data))
-        while self.due:
-            try:
-                sent = self.sink.send(self.due[0])
-            except BlockingIOError:
-                return
-            if sent == len(self.due[0]):
-                self.due.popleft()
-            else:
-                self.due[0] = self.due[0][sent:]
-
-
-def proxy(shapes: Shapes, token: str, parent: Connection) -> None:
-    """A process: connects the parties, two connections for every direction in `shapes`, (latency, s per byte); until it
-    is ended."""
-    with contextlib.suppress(OSError):
-        os.nice(-20)  # where it may: it stands for a wire, which waits for no process
-    with socket.create_server((LOOPBACK, 0), backlog=2 * len(shapes)) as server:
-        parent.send(server.getsockname()[1])
-        ends: dict[tuple[str, str, str], socket.socket] = {}
-        while len(ends) < 2 * len(shapes):
-            end, _ = server.accept()
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            said, side, src, dst = _received(end, SIZE.unpack(_received(end, SIZE.size))[0]).decode().split()
-            if not secrets.compare_digest(said, token) or (src, dst) not in shapes:
-                end.close()
-                continue
-            end.setblocking(False)
-            ends[side, src, dst] = end
-    pipes = {ends["in", src, dst]: Pipe(*shape, ends["out", src, dst]) for (src, dst), shape in shapes.items()}
-    every = list(pipes.values())
-    parent.send("connected")
-    while pipes:
-        now = time.perf_counter()
-        for pipe in pipes.values():
-            pipe.give(now)
-        full = [pipe.sink for pipe in pipes.values() if pipe.due]
-        next_due = min((pipe.held[0][0] for pipe in pipes.values() if pipe.held and not pipe.due), default=None)
-        seconds = None if next_due is None else max(0.0, next_due - time.perf_counter())
-        for source in select.select(list(pipes), full, [], seconds)[0]:
-            data = source.recv(CHUNK)
-            if data:
-                pipes[source].take(data, time.perf_counter())
-            else:
-                del pipes[source]  # a party has left, which it does when all are through
-    parent.send([late for pipe in every for late in pipe.late])
-
-
-def _received(end: socket.socket, count: int) -> bytes:
-    """Exactly so many bytes. Raises ConnectionError where the other side has closed."""
-    parts = bytearray()
-    while len(parts) < count:
-        data = end.recv(min(count - len(parts), 1 << 20))
-        if not data:
-            raise ConnectionError("the connection was closed")
-        parts += data
-    return bytes(parts)
-
-
-# --- a party ----------------------------------------------------------------------------------------------------------
-
-
-class Office:
-    """Posts a party's messages over sockets and takes in what comes, in place of the Ray engine's `PartyProcess`: all
-    in one thread, which wakes up once for a message.
-    """
-
-    def __init__(self, name: str, peers: Sequence[str], port: int, token: str, timeout: float) -> None:
-        self.timeout = timeout
-        self.engine: PartyEngine
-        self.traces: list[np.ndarray] = []
-        self.waits: list[tuple[float, float]] = []  # on the engine's clock: in which there was nothing to do
-        self.charged = self.framed = 0  # bytes of charged messages, and those that went over the wire for them
-        self.out = {peer: self._connect(port, f"{token} in {name} {peer}") for peer in peers}
-        self.sources = {self._connect(port, f"{token} out {peer} {name}"): peer for peer in peers}
-        self.come = {peer: bytearray() for peer in peers}  # of a message that is not whole yet
-
-    def _connect(self, port: int, words: str) -> socket.socket:
-        end = socket.create_connection((LOOPBACK, port))
-        # else a small message waits for an answer to the one before
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        end.sendall(SIZE.pack(len(words)) + words.encode())
-        return end
-
-    def post(self, dst: str, data: bytes, row: tuple[Any, ...] | None, topic: None = None) -> None:
-        from vflbench.federation import links as L
-        from vflbench.federation.ledger import ledger_row
-
-        self.out[dst].sendall(SIZE.pack(len(data)) + data)
-        if row is not None:
-            *head, sent, seq = row
-            self.engine.ledger.rows.frombytes(ledger_row(*head, sent, sent, seq))
-            if L.LINK_KINDS[row[3]] != L.LOCAL:
-                self.charged += row[5]
-                self.framed += SIZE.size + len(data)
-
-    def take_in(self, engine: PartyEngine, seconds: float | None) -> None:
-        """Wait (at most `seconds`) for a message, and give the engine all that have come."""
-        from vflbench.types import FederationError
-
-        began = engine.clock.elapsed()
-        deadline = time.monotonic() + (self.timeout if seconds is None else seconds)
-        whole: list[tuple[str, list[bytes]]] = []
-        while not whole:
-            ready = select.select(list(self.sources), [], [], max(0.0, deadline - time.monotonic()))[0]
-            if not ready and seconds is None:
-                raise FederationError(f"nothing has come for {self.timeout} s; it waits for {engine.me.waiting_for}")
-            if not ready:
-                break
-            whole = [(self.sources[source], found) for source in ready if (found := self._read(source))]
-        self.waits.append((began, engine.clock.elapsed()))
-        for peer, messages in whole:
-            engine.arrive(peer, engine.arrived.get(peer, 0), messages, self.now())
-
-    def now(self) -> float:
-        """Seconds by a clock that all processes of the machine share."""
-        return time.monotonic()
-
-    def _read(self, source: socket.socket) -> list[bytes]:
-        """The messages that have become whole."""
-        from vflbench.types import FederationError
-
-        data, come, found = source.recv(1 << 20), self.come[self.sources[source]], []
-        if not data:
-            raise FederationError(f"the connection from {self.sources[source]} is broken")
-        come += data
-        while len(come) >= SIZE.size and len(come) >= (end := SIZE.size + SIZE.unpack_from(come)[0]):
-            found.append(bytes(come[SIZE.size : end]))
-            del come[:end]
-        return found
-
-    def tell(self, event: dict[str, Any]) -> None:
-        self.traces.append(event["trace"].reshape(-1, 5))
-
-
-def party(
-    config: RunConfig, info: AlgorithmInfo, eval_every: int, name: str, port: int, token: str, parent: Connection
-) -> None:
-    """A process: builds the party `name`, says so, is told when to begin, runs the program, tells what was sent and
-    done."""
-    try:
-        import numpy as np
-        import torch
-
-        from vflbench.federation.ray.party import PartyEngine
-        from vflbench.runner import distributed
-
-        arguments = distributed.party(config, info, eval_every, None, name)
-        torch.set_num_threads(arguments.pop("threads"))
-        arguments.pop("broker")
-        office = Office(
-            name, [other for other in arguments["specs"] if other != name], port, token, config.engine.timeout
-        )
-        engine = office.engine = PartyEngine(name, office=office, **arguments)  # type: ignore[arg-type]
-        parent.send("ready")
-        engine.clock.began = began = parent.recv()
-        time.sleep(max(0.0, began - office.now()))
-        engine.run()
-        words = engine.last_words()
-        traces = np.concatenate([*office.traces, words["trace"].reshape(-1, 5)])
-        parameters = {key: value.numpy() for key, value in words["parameters"].items()}
-        parent.send(
-            (engine.ledger.take(), list(engine.tags), traces, office.waits, parameters, office.charged, office.framed)
-        )
-        parent.recv()  # the others may still have something to read: the connections stay open until all are through
-    except EOFError:  # the parent has left
-        pass
-    except Exception as error:
-        parent.send((f"{name}: {error}", traceback.format_exc()))
-
-
-# --- the comparison ---------------------------------------------------------------------------------------------------
 
 
 def busy(trace: np.ndarray, waits: Sequence[tuple[float, float]]) -> np.ndarray:
@@ -307,67 +97,61 @@ def busy(trace: np.ndarray, waits: Sequence[tuple[float, float]]) -> np.ndarray:
     return np.array(rows)
 
 
-class Processes:
-    """Processes that are all ended in the end. One that dies, or tells of an error, ends everything."""
+def simulated(
+    config: RunConfig, info: AlgorithmInfo, eval_every: int, other: Mapping[str, LinkConfig] | None
+) -> tuple[Federation, SimulatedEngine, NetworkConfig, dict[tuple[str, str], str]]:
+    """Run the parties in virtual time: the engine at its end, the network, and the kind of link of each pair.
 
-    def __init__(self, timeout: float) -> None:
-        self.context = multiprocessing.get_context("spawn")
-        self.timeout = timeout
-        self.started: dict[str, tuple[Any, Connection]] = {}
+    `other` is as in `validate`.
+    """
+    from vflbench.federation import links as L
+    from vflbench.runner.federation import Federation
 
-    def start(self, name: str, target: Any, *args: Any) -> None:
-        ours, theirs = self.context.Pipe()
-        process = self.context.Process(target=target, args=(*args, theirs), name=name, daemon=True)
-        process.start()
-        theirs.close()
-        self.started[name] = process, ours
-
-    def heard(self, names: Sequence[str]) -> dict[str, Any]:
-        """One thing from each. Errors: SystemExit."""
-        found: dict[str, Any] = {}
-        while missing := [name for name in names if name not in found]:
-            ready = wait([self.started[name][1] for name in missing], self.timeout)
-            if not ready:
-                raise SystemExit(f"nothing from {', '.join(missing)} for {self.timeout} s")
-            for name in (name for name in missing if self.started[name][1] in ready):
-                try:
-                    found[name] = self.started[name][1].recv()
-                except EOFError:
-                    raise SystemExit(f"the process of {name} has died") from None
-                if isinstance(found[name], tuple) and isinstance(found[name][0], str):
-                    raise SystemExit("\n".join(found[name]))
-        return found
-
-    def tell(self, names: Sequence[str], thing: Any) -> None:
-        for name in names:
-            self.started[name][1].send(thing)
-
-    def __enter__(self) -> Processes:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process, _ours in self.started.values():
-            process.terminate()
-        for process, _ours in self.started.values():
-            process.join()
+    federation = Federation(config, info)
+    engine = federation.engine(eval_every=eval_every)
+    pairs = [(a, b) for a in engine.order for b in engine.order if a is not b]
+    kinds = {(a.name, b.name): L.link_kind(a, b) for a, b in pairs}
+    network = config.network
+    if other is not None:
+        links = {
+            f"{a}->{b}": other[kind]
+            for at, ((a, b), kind) in enumerate(kinds.items())
+            if at % 2 and kind != L.LOCAL and federation.topology.connected(a, b)
+        }
+        network = engine.runtime.network = dataclasses.replace(network, links=links)  # made for the first message
+    if network.timing != "causal" or network.server_bandwidth_gbps is not None:
+        raise SystemExit(
+            "the proxy knows links of their own alone: network.timing=causal, network.server_bandwidth_gbps=null"
+        )
+    engine.run()
+    return federation, engine, network, kinds
 
 
-def measure(
-    config: RunConfig, info: AlgorithmInfo, eval_every: int, shapes: Shapes
-) -> tuple[dict[str, Any], list[float]]:
-    """Run the parties for real: party -> what `party` tells, and by how many seconds the proxy was late, each time."""
-    names = list(dict.fromkeys(src for src, _ in shapes))
-    token = secrets.token_hex(16)
-    with Processes(10 * config.engine.timeout) as processes:
-        processes.start("proxy", proxy, shapes, token)
-        port = processes.heard(["proxy"])["proxy"]
-        for name in names:
-            processes.start(name, party, config, info, eval_every, name, port, token)
-        processes.heard([*names, "proxy"])
-        processes.tell(names, time.monotonic() + 0.1)  # until when all have heard it
-        found = processes.heard(names)
-        processes.tell(names, None)
-        return found, processes.heard(["proxy"])["proxy"]
+def same(what: str, told: Mapping[str, Any], engine: SimulatedEngine, ledger: np.ndarray) -> np.ndarray:
+    """The real parties' ledger, sorted.
+
+    Raises
+    ------
+    SystemExit : messages or parameters differ from those of the simulation.
+    """
+    import numpy as np
+
+    from vflbench.federation.ledger import COLUMN, sort_ledger
+
+    parts = []
+    for rows, tags, *_ in told.values():
+        codes = np.array([engine.ledger.tag(tag) for tag in tags], dtype=np.float64)
+        rows[:, COLUMN["tag"]] = codes[rows[:, COLUMN["tag"]].astype(int)]
+        parts.append(rows)
+    found = sort_ledger(np.concatenate(parts))
+    times = [COLUMN["sent"], COLUMN["delivered"]]
+    if not np.array_equal(np.delete(found, times, axis=1), np.delete(ledger, times, axis=1)):
+        raise SystemExit(f"{what}: other messages were sent than in the simulation")
+    for name, (*_, parameters, _, _) in told.items():
+        own = engine.parties[name].parameters()
+        if own.keys() != parameters.keys() or not all(np.array_equal(own[k].numpy(), v) for k, v in parameters.items()):
+            raise SystemExit(f"{what}: {name} has other parameters than in the simulation")
+    return found
 
 
 def validate(words: Sequence[str], rounds: int, other: Mapping[str, LinkConfig] | None) -> Row:
@@ -382,16 +166,9 @@ def validate(words: Sequence[str], rounds: int, other: Mapping[str, LinkConfig] 
     ------
     SystemExit : a party failed, or the two differ in what was sent or trained.
     """
-    import numpy as np
-
     from vflbench import config, registry
     from vflbench.federation import links as L
-    from vflbench.federation.accounting import Payload
-    from vflbench.federation.ledger import COLUMN, MARK, TRACE_COLUMN, sort_ledger
-    from vflbench.federation.links import link_kind
-    from vflbench.federation.replay import Program
-    from vflbench.runner.costs import Costs
-    from vflbench.runner.run import Federation
+    from vflbench.federation.ledger import sort_ledger
 
     with config.session(words) as hydra:
         run_config = config.plan(hydra, [*words, f"rounds={rounds + 1}"]).config
@@ -403,27 +180,9 @@ def validate(words: Sequence[str], rounds: int, other: Mapping[str, LinkConfig] 
     real = dataclasses.replace(
         run_config.engine, compute_clock="measured", batch_compute=False, threads=1, window=rounds + 1
     )
-    virtual = dataclasses.replace(real, compute_clock="none")
+    virtual = dataclasses.replace(run_config, engine=dataclasses.replace(real, compute_clock="none"))
     never = rounds + 2
-
-    federation = Federation(dataclasses.replace(run_config, engine=virtual), info)
-    engine = federation.engine(eval_every=never)
-    pairs = [(a, b) for a in engine.order for b in engine.order if a is not b]
-    kinds = {(a.name, b.name): link_kind(a, b) for a, b in pairs}
-    if other is not None:
-        links = {
-            f"{a}->{b}": other[kind]
-            for at, ((a, b), kind) in enumerate(kinds.items())
-            if at % 2 and kind != L.LOCAL and federation.topology.connected(a, b)
-        }
-        run_config = dataclasses.replace(run_config, network=dataclasses.replace(run_config.network, links=links))
-        engine.runtime.network = run_config.network  # a link is made for its first message
-    network = run_config.network
-    if network.timing != "causal" or network.server_bandwidth_gbps is not None:
-        raise SystemExit(
-            "the proxy knows links of their own alone: network.timing=causal, network.server_bandwidth_gbps=null"
-        )
-    engine.run()
+    federation, engine, network, kinds = simulated(virtual, info, never, other)
     ledger, traces = sort_ledger(engine.ledger.take()), engine.take_trace()
 
     def shape(pair: tuple[str, str]) -> tuple[float, float]:
@@ -432,25 +191,43 @@ def validate(words: Sequence[str], rounds: int, other: Mapping[str, LinkConfig] 
 
     began = time.perf_counter()
     told, late = measure(
-        dataclasses.replace(run_config, engine=real), info, never, {pair: shape(pair) for pair in kinds}
+        dataclasses.replace(run_config, engine=real, network=network),
+        info,
+        never,
+        {pair: shape(pair) for pair in kinds},
     )
     wall = time.perf_counter() - began
+    what = " ".join(words)
+    found = same(what, told, engine, ledger)
+    nbytes, messages, times = compared(what, rounds, told, (ledger, found), traces, federation, engine)
+    return Row(
+        f"`{info.name}`, {run_config.dataset.name} ({federation.task.source.kind})",
+        network.name + ("" if other is None else ", every second link the other's"),
+        len(told),
+        rounds,
+        messages,
+        nbytes,
+        sum(one[6] for one in told.values()) / sum(one[5] for one in told.values()) - 1,
+        *times,
+        1e3 * sum(late) / len(late),
+        wall,
+    )
 
-    parts = []
-    for rows, tags, *_ in told.values():
-        codes = np.array([engine.ledger.tag(tag) for tag in tags], dtype=np.float64)
-        rows[:, COLUMN["tag"]] = codes[rows[:, COLUMN["tag"]].astype(int)]
-        parts.append(rows)
-    found = sort_ledger(np.concatenate(parts))
-    times = [COLUMN["sent"], COLUMN["delivered"]]
-    if not np.array_equal(np.delete(found, times, axis=1), np.delete(ledger, times, axis=1)):
-        raise SystemExit(f"{' '.join(words)}: other messages were sent than in the simulation")
-    for name, (*_, parameters, _, _) in told.items():
-        simulated = engine.parties[name].parameters()
-        if simulated.keys() != parameters.keys() or not all(
-            np.array_equal(simulated[k].numpy(), v) for k, v in parameters.items()
-        ):
-            raise SystemExit(f"{' '.join(words)}: {name} has other parameters than in the simulation")
+
+def compared(
+    what: str,
+    rounds: int,
+    told: Mapping[str, Any],
+    ledgers: tuple[np.ndarray, np.ndarray],  # simulated, real
+    traces: dict[str, np.ndarray],
+    federation: Federation,
+    engine: SimulatedEngine,
+) -> tuple[int, int, tuple[float, float, float, float, float]]:
+    """Bytes, messages, and the times of a `Row` from `communication` to `beside`."""
+    from vflbench.federation.accounting import Payload
+    from vflbench.federation.ledger import MARK, TRACE_COLUMN
+    from vflbench.federation.replay import Program
+    from vflbench.runner.costs import Costs
 
     timed_alone = {name: one[2] for name, one in told.items()}  # what the programs do in `me.compute`
     real_traces = {name: busy(one[2], one[3]) for name, one in told.items()}
@@ -458,6 +235,7 @@ def validate(words: Sequence[str], rounds: int, other: Mapping[str, LinkConfig] 
     end = max(
         float(trace[(trace[:, kind] == MARK) & (trace[:, value] == rounds), clock][0]) for trace in real_traces.values()
     )
+    (ledger, found), network = ledgers, engine.runtime.network
     payload = Payload(list(engine.ledger.tags), **federation.payload)
     roles = {name: standing.role for name, standing in federation.standing.items()}
 
@@ -465,22 +243,14 @@ def validate(words: Sequence[str], rounds: int, other: Mapping[str, LinkConfig] 
         return Costs(ledger, of, federation.standing, network, "strict", payload, in_time)
 
     simulated_end = Program(ledger, traces, roles).retime(network).ends[rounds]
-    simulated_communication = costs(traces, False).times([rounds], [simulated_end])[0]["communication_seconds"]
+    communication = costs(traces, False).times([rounds], [simulated_end])[0]["communication_seconds"]
     replay = Program(found, real_traces, roles)
-    if replay.without_computing(network)[rounds] != simulated_communication:
-        raise SystemExit(
-            f"{' '.join(words)}: the replay of the real run without its computing is not the simulated run"
-        )
+    if replay.without_computing(network)[rounds] != communication:
+        raise SystemExit(f"{what}: the replay of the real run without its computing is not the simulated run")
     nbytes, messages, _, _ = costs(traces, False).totals.until(rounds)
     waiting, beside = (costs(of, True).times([rounds], [end])[0]["idle_seconds"] for of in (real_traces, timed_alone))
-    return Row(
-        f"`{info.name}`, {run_config.dataset.name} ({federation.task.source.kind})",
-        network.name + ("" if other is None else ", every second link the other's"),
-        len(told), rounds, int(messages), round(nbytes),
-        sum(one[6] for one in told.values()) / sum(one[5] for one in told.values()) - 1,
-        waiting, simulated_communication, end, replay.retime(network).ends[rounds], beside - waiting,
-        1e3 * sum(late) / len(late), wall,
-    )  # fmt: skip
+    times = waiting, communication, end, replay.retime(network).ends[rounds], beside - waiting
+    return round(nbytes), int(messages), times
 
 
 @dataclass

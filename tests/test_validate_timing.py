@@ -23,6 +23,13 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
     return validate_timing
 
 
+@pytest.fixture
+def pipe(script: Any) -> Any:
+    import shaped_links
+
+    return shaped_links.Pipe
+
+
 class Sink:
     """A socket that takes so many bytes at a time, and none in between."""
 
@@ -37,11 +44,11 @@ class Sink:
         return min(self.takes, len(data))
 
 
-def test_a_pipe_takes_turns_and_adds_its_latency_once(script: Any) -> None:
+def test_a_pipe_takes_turns_and_adds_its_latency_once(pipe: Any) -> None:
     """10 bytes a second, 5 s: 20 bytes at t = 0 leave by 2 and come at 7; 10 more at t = 1 wait until 2, leave by 3 and
     come at 8. At t = 9 the pipe has been free for long: 10 bytes come at 15."""
     sink = Sink(1000)
-    pipe = script.Pipe(5.0, 0.1, sink)
+    pipe = pipe(5.0, 0.1, sink)
     pipe.take(b"a" * 20, 0.0)
     pipe.take(b"b" * 10, 1.0)
     pipe.give(6.9)
@@ -57,9 +64,9 @@ def test_a_pipe_takes_turns_and_adds_its_latency_once(script: Any) -> None:
     assert pipe.late == pytest.approx([0.0, 12.0, 5.0])
 
 
-def test_a_slow_reader_loses_nothing(script: Any) -> None:
+def test_a_slow_reader_loses_nothing(pipe: Any) -> None:
     sink = Sink(7)
-    pipe = script.Pipe(0.0, 0.0, sink)
+    pipe = pipe(0.0, 0.0, sink)
     sent = bytes(range(100))
     pipe.take(sent[:60], 0.0)
     pipe.take(sent[60:], 0.0)

@@ -55,21 +55,17 @@ def large_run(folder: Path, messages: int, clients: int = 20, per_round: int = 5
     parquet.ledger_parquet(folder / "ledger.parquet", ledger.T, list(specs), tags, LINK_KINDS)
     parquet.trace_parquet(folder / "trace.parquet", traces)
     files.write_curve(folder / "curve.csv", curve, "accuracy")
-    manifest = {
-        "schema": files.SCHEMA,
-        "config": values,
-        "config_hash": config_hash(values),
+    manifest = {"schema": files.SCHEMA, "config": values, "config_hash": config_hash(values)}
+    manifest |= {
         "rounds": rounds,
         "cores": 0,
+        "parties": {name: dataclasses.asdict(party) for name, party in parties.items()},
     }
-    manifest |= {"parties": {name: dataclasses.asdict(party) for name, party in parties.items()}}
     files.write_manifest(folder, manifest)
     summary = files.summarise(
         status="completed", algorithm="glasu", dataset="digits_graph", source=DataSource("synthetic"),
-        metric=Metric("accuracy", "max"),
-        seed=0,
-        rows=curve, rounds=rounds, wall_seconds=0.0, compute_clock="modelled", timing="causal", accounting="strict",
-        device="cpu",
+        metric=Metric("accuracy", "max"), seed=0, rows=curve, rounds=rounds, wall_seconds=0.0,
+        compute_clock="modelled", timing="causal", accounting="strict", device="cpu",
         **costs.summary(rounds, ends[-1]),
     )  # fmt: skip
     files.write_summary(folder, summary)

@@ -399,7 +399,7 @@ def test_a_private_runs_epsilons_are_those_of_its_steps_and_shards(
 ) -> None:
     """Dirichlet shards: each worker's from its own rate b / n_i, the largest in the curve."""
     from vflbench.privacy import accountant
-    from vflbench.runner import run as runner
+    from vflbench.runner import outcome as runner
 
     tasks = []
     load = runner.Federation._load
@@ -444,7 +444,7 @@ def test_model_holds_the_parties_parameters_and_nothing_else(tmp_path: Path, alg
     """ADMM's server keeps z, lambda and predictions in its state, for checkpoints; they are no parameters."""
     from safetensors.numpy import load_file
 
-    from vflbench.runner import run as runner
+    from vflbench.runner import outcome as runner
 
     engines = []
     save = runner._save_models

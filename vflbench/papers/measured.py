@@ -168,33 +168,37 @@ def table(
         for seed, one in zip(seeds, found, strict=True):
             if (*other, seed) in measures:
                 one["excess"] = one["final"] - measures[*other, seed]["final"]
-        sources = {run.summary["data_source"] for run in own}
-        source = next((kind for kind in ("synthetic", "partial", "real") if kind in sources), None)
-        short = [run.summary.get("data_lacks") for run in own if run.summary["data_source"] == "partial"]
-        # of partial data that lack nothing parts are made up
-        lacks = "; ".join(sorted({str(lack) for lack in short})) if source == "partial" and all(short) else ""
-        row: dict[str, Any] = {
-            **setting(own[0], keys),
-            "metric": own[0].summary["metric"]["name"],
-            "data_source": source,
-            **({"data_lacks": lacks} if lacks else {}),
-            "guarantee": guarantee(own[0].summary["privacy"]),
-        }
-        row |= {"seeds": len(own), "diverged": sum(run.status == "diverged" for run in own)}
-        row |= {
-            "missing": [config["seed"] for config in missing.pop(name, [])],
-            "by_seed": dict(zip(seeds, found, strict=True)),
-        }
-        row["reached"] = sum(math.isfinite(one["megabytes_to_target"]) for one in found)
-        for column in shown:
-            row[column], row[f"{column}_sd"] = moments([one[column] for one in found if not math.isnan(one[column])])
-        rows.append(row)
+        rows.append(_row(own, keys, shown, dict(zip(seeds, found, strict=True)), missing.pop(name, [])))
     for configs in missing.values():
         row = {**_values(configs[0], keys), "data_source": None, "seeds": 0, "diverged": 0, "reached": 0}
         rows.append(
             row | {"missing": [config["seed"] for config in configs], "by_seed": {}} | dict.fromkeys(shown, math.nan)
         )
     return rows
+
+
+def _row(
+    runs: Sequence[Run],
+    keys: Sequence[str],
+    shown: Iterable[str],
+    by_seed: dict[Any, dict[str, float]],
+    missing: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """The row of one setting, of its `runs` and what `numbers` says of each; `missing`: its wanted runs."""
+    found, first = by_seed.values(), runs[0].summary
+    sources = {run.summary["data_source"] for run in runs}
+    source = next((kind for kind in ("synthetic", "partial", "real") if kind in sources), None)
+    short = [run.summary.get("data_lacks") for run in runs if run.summary["data_source"] == "partial"]
+    # of partial data that lack nothing parts are made up
+    lacks = "; ".join(sorted({str(lack) for lack in short})) if source == "partial" and all(short) else ""
+    row: dict[str, Any] = {**setting(runs[0], keys), "metric": first["metric"]["name"], "data_source": source}
+    row |= {**({"data_lacks": lacks} if lacks else {}), "guarantee": guarantee(first["privacy"])}
+    row |= {"seeds": len(runs), "diverged": sum(run.status == "diverged" for run in runs)}
+    row |= {"missing": [config["seed"] for config in missing], "by_seed": by_seed}
+    row["reached"] = sum(math.isfinite(one["megabytes_to_target"]) for one in found)
+    for column in shown:
+        row[column], row[f"{column}_sd"] = moments([one[column] for one in found if not math.isnan(one[column])])
+    return row
 
 
 def moments(values: Sequence[float]) -> tuple[float, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -315,6 +315,17 @@ def plot(
     refuse(problems)
     if not drawn:
         raise VflbenchError("\n".join(["none of the runs can be drawn:", *map(repr, found)]))
+    _refuse_mixed(drawn, kinds, x)
+    if ax is None:
+        from matplotlib import pyplot
+
+        _, ax = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")
+    curves.draw_into(ax, found, x, metric or drawn[0].summary["metric"]["name"], log)
+    return ax
+
+
+def _refuse_mixed(drawn: Sequence[Run], kinds: Collection[tuple[str | None, ...]], x: str) -> None:
+    """Refuse runs that cannot share axes: of several `kinds`, or with epsilons about different things."""
     if len(kinds) > 1:
         pairs = "; ".join(sorted(" ".join(filter(None, kind)) for kind in kinds))
         raise VflbenchError(f"these runs have several data sets or metrics ({pairs}): draw each into its own axes")
@@ -322,9 +333,3 @@ def plot(
     if len(about) > 1:
         listed = "; ".join(sorted(filter(None, about)))
         raise VflbenchError(f"these epsilons are about different things ({listed}): draw each kind into its own axes")
-    if ax is None:
-        from matplotlib import pyplot
-
-        _, ax = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")
-    curves.draw_into(ax, found, x, metric or drawn[0].summary["metric"]["name"], log)
-    return ax

@@ -43,6 +43,7 @@ Departures from the paper
 10. privacy=edge_rr is ours too: a client samples, learns and predicts with the edges that it shows.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -113,6 +114,26 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) 
                     await answer_all(me, aggregation.combine, "embedding", "aggregate")
 
 
+Draw = Callable[[np.random.Generator], Awaitable[tuple[list[np.ndarray], list[Block]]]]
+
+
+def sampler(
+    me: Party, data: GraphPart, nodes: int, cfg: Config, ends: tuple[int, ...], graph: Callable[[], Graph]
+) -> Draw:
+    """Alg. 2: what draws the levels and blocks of a client's round, from `graph`."""
+    drawn_from: Graph | None = None
+    if cfg.sampling == "undropped":
+        leaky: Any = data  # a LeakyPart; guarded, so its class does not show
+        drawn_from = Graph.from_edges(leaky.all_edges, nodes)
+    unite = asking(me, "nodes", "union", at=common_levels(cfg, ends))
+
+    async def sample(rng: np.random.Generator) -> tuple[list[np.ndarray], list[Block]]:
+        batch = await me.recv(SERVER, tag="batch")
+        return await sample_blocks(graph(), batch, cfg.layers, cfg.fanout, rng, unite, drawn_from)
+
+    return sample
+
+
 async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
     """Sample, compute representations, and update the client's own parameters."""
     cfg: Config = config.algorithm
@@ -124,16 +145,7 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
     model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer
     graph = private.graph_of(me, data, public, model.self_weight)
     whole = cache(lambda: learner.whole(full_block(graph())))
-    drawn_from: Graph | None = None
-    if cfg.sampling == "undropped":
-        leaky: Any = data  # a LeakyPart; guarded, so its class does not show
-        drawn_from = Graph.from_edges(leaky.all_edges, public.nodes)
-    unite = asking(me, "nodes", "union", at=common_levels(cfg, ends))
-
-    async def sample(rng: np.random.Generator) -> tuple[list[np.ndarray], list[Block]]:  # Alg. 2
-        batch = await me.recv(SERVER, tag="batch")
-        return await sample_blocks(graph(), batch, cfg.layers, cfg.fanout, rng, unite, drawn_from)
-
+    sample = sampler(me, data, public.nodes, cfg, ends, graph)
     await private.plan(me, config, public.nodes, sample, [end + 1 for end in ends])
     others: list[torch.Tensor] = []  # H_{-m}[l+1], l in I, of this round
 

@@ -69,19 +69,9 @@ def twin(width: int | None) -> tuple[RawTables, dict[str, np.ndarray]]:
     tables, signal = [], np.zeros(len(stay), np.float32)
     for name in WIDTHS:
         rows = len(stay) if name == "events" else ROWS[name]
-        informative = min(_INFORMATIVE, WIDTHS[name])
-        features = stream(0, f"twin/mimic3/{name}").standard_normal((rows, informative), dtype=np.float32)
-        direction = stream(0, f"twin/mimic3/{name}/direction").standard_normal(informative).astype(np.float32)
-        score = features @ (direction * (_WEIGHTS[name] / np.linalg.norm(direction)))
+        features, score = _features(name, rows, min(width or WIDTHS[name], WIDTHS[name]))
         signal += score if name == "events" else np.where(stay >= 0, score[behind[name]][stay], 0)
-        wanted = min(width or WIDTHS[name], WIDTHS[name])
-        narrow, features = features, np.empty((rows, wanted), np.float32)
-        features[:, :informative] = narrow[:, :wanted]
-        more = stream(0, f"twin/mimic3/{name}/more")
-        for first in range(0, rows if wanted > informative else 0, SLICE):  # in slices: the largest table has 10 GB
-            shape = min(SLICE, rows - first), wanted - informative
-            features[first : first + SLICE, informative:] = more.standard_normal(shape, dtype=np.float32)
-        columns = tuple(f"feature_{i}" for i in range(wanted))
+        columns = tuple(f"feature_{i}" for i in range(features.shape[1]))
         if name == "events":
             tables.append(RawTable(name, {"ICUSTAY_ID": event_keys}, features, columns))
         else:
@@ -93,6 +83,21 @@ def twin(width: int | None) -> tuple[RawTables, dict[str, np.ndarray]]:
     bounds = np.cumsum([0, ROWS["events"], _HELD_OUT, _HELD_OUT])
     splits = {split: np.arange(low, high) for split, low, high in zip(SPLITS, bounds[:-1], bounds[1:], strict=True)}
     return RawTables(tuple(tables), "events", labels, 2, JOINS), splits
+
+
+def _features(name: str, rows: int, wanted: int) -> tuple[np.ndarray, np.ndarray]:
+    """Features of a table (rows, wanted), and the part of the label's signal in each row, (rows,)."""
+    informative = min(_INFORMATIVE, WIDTHS[name])
+    narrow = stream(0, f"twin/mimic3/{name}").standard_normal((rows, informative), dtype=np.float32)
+    direction = stream(0, f"twin/mimic3/{name}/direction").standard_normal(informative).astype(np.float32)
+    score: np.ndarray = narrow @ (direction * (_WEIGHTS[name] / np.linalg.norm(direction)))
+    features = np.empty((rows, wanted), np.float32)
+    features[:, :informative] = narrow[:, :wanted]
+    more = stream(0, f"twin/mimic3/{name}/more")
+    for first in range(0, rows if wanted > informative else 0, SLICE):  # in slices: the largest table has 10 GB
+        shape = min(SLICE, rows - first), wanted - informative
+        features[first : first + SLICE, informative:] = more.standard_normal(shape, dtype=np.float32)
+    return features, score
 
 
 def _lengths(stays: int, hours: int, rng: np.random.Generator) -> np.ndarray:
