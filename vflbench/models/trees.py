@@ -84,9 +84,12 @@ def fit(
 
     kind = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
     model = kind(
-        learning_rate=learning_rate, max_leaf_nodes=leaves, early_stopping=False, warm_start=True,
+        learning_rate=learning_rate,
+        max_leaf_nodes=leaves,
+        early_stopping=False,
+        warm_start=True,
         random_state=derive(seed, "trees") % 2**32,
-    )  # fmt: skip
+    )
     sign, values = (-1 if metric == "rmse" else 1), list[float]()
     with threadpool_limits(1):
         # Each call grows as many again, since a call bins the rows and stages the predictions anew.

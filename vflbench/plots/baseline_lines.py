@@ -264,10 +264,18 @@ def _across(axes: Axes, baselines: Baselines, rising: bool) -> None:
         axes.axhline(value, color=INK, linestyle=(0, (6, 3)), linewidth=1.1, zorder=1.5)
         low = place == 0 and (len(ordered) > 1 or rising)  # curves end above a lone line
         axes.annotate(
-            f"{_name(baselines, name)} {value:.4g}", (1.0, value), xycoords=("axes fraction", "data"),
-            xytext=(-2, -3 if low else 3), textcoords="offset points", ha="right", va="top" if low else "bottom",
-            fontsize=8, color=INK, bbox=BOX, zorder=4,
-        )  # fmt: skip
+            f"{_name(baselines, name)} {value:.4g}",
+            (1.0, value),
+            xycoords=("axes fraction", "data"),
+            xytext=(-2, -3 if low else 3),
+            textcoords="offset points",
+            ha="right",
+            va="top" if low else "bottom",
+            fontsize=8,
+            color=INK,
+            bbox=BOX,
+            zorder=4,
+        )
 
 
 def _upright(axes: Axes, place: float, text: str, levels: Sequence[float]) -> None:

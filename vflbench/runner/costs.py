@@ -166,9 +166,7 @@ class Costs:
         paid, remote = kind != LINK_KINDS.index(LOCAL), kind == LINK_KINDS.index(CLIENT_SERVER)
         weight = np.where(remote, self.network.ratio, 1.0)
         total = float(nbytes[paid].sum())
-        return {
-            "bytes": round(total), "messages": int(paid.sum()), "cost": float((nbytes * weight)[paid].sum())
-        }  # fmt: skip
+        return {"bytes": round(total), "messages": int(paid.sum()), "cost": float((nbytes * weight)[paid].sum())}
 
     def times(self, rounds: list[int], clocks: list[float]) -> list[dict[str, float | None]]:
         """The columns of seconds up to the end of each of `rounds`, where the virtual clock shows `clocks`.

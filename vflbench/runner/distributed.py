@@ -256,11 +256,15 @@ def party(
     specs = {n: dataclasses.replace(spec, program=elsewhere, data=None) for n, spec in federation.specs.items()}
     specs[name] = dataclasses.replace(own, data=_detached(own.data))
     arguments = federation.engine_arguments() | {
-        "eval_every": eval_every, "checkpoint_every": checkpoint_every, "privacy": federation.mechanisms(),
-        "specs": specs, "public": federation.task.public, "config": federation.decided,
+        "eval_every": eval_every,
+        "checkpoint_every": checkpoint_every,
+        "privacy": federation.mechanisms(),
+        "specs": specs,
+        "public": federation.task.public,
+        "config": federation.decided,
         "threads": config.engine.threads,
         "broker": broker,
-    }  # fmt: skip
+    }
     # the first optimiser imports a second's worth of torch: part of starting, not of the first round
     if config.model is not None:
         torch.optim.SGD([torch.zeros(1)])

@@ -263,13 +263,21 @@ class Federation:
         """What every engine of this federation is given."""
         config = self.config
         return {
-            "network": config.network, "connected": self.topology.connected, "neighbours": self.topology.neighbours,
-            "rounds": self.rounds, "eval_every": self.eval_every, "seed": config.seed, "device": self.device,
-            "clock": clock.ComputeClock(self.clock_mode, config.compute, self.device), "window": config.engine.window,
+            "network": config.network,
+            "connected": self.topology.connected,
+            "neighbours": self.topology.neighbours,
+            "rounds": self.rounds,
+            "eval_every": self.eval_every,
+            "seed": config.seed,
+            "device": self.device,
+            "clock": clock.ComputeClock(self.clock_mode, config.compute, self.device),
+            "window": config.engine.window,
             "codec": config.codec,
-            "remembered": self.info.remembered, "exposes": messages(self.exposes), "reports": self.info.reports,
+            "remembered": self.info.remembered,
+            "exposes": messages(self.exposes),
+            "reports": self.info.reports,
             "secure": self.secure,
-        }  # fmt: skip
+        }
 
     def engine(self, observer: Observer | None = None, **kwargs: Any) -> SimulatedEngine:
         """A simulated engine with these parties."""

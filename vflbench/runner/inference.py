@@ -31,9 +31,13 @@ def asked(config: RunConfig, task: Task) -> int:
 
 
 def tapes(
-    scored: int, served: Mapping[str, Served], shares: Shares, roles: Mapping[str, str],
-    connected: Callable[[str, str], bool], once: bool = False,
-) -> Tapes | None:  # fmt: skip
+    scored: int,
+    served: Mapping[str, Served],
+    shares: Shares,
+    roles: Mapping[str, str],
+    connected: Callable[[str, str], bool],
+    once: bool = False,
+) -> Tapes | None:
     """What every party sent and read for the predictions of round `scored`; None where that is not known.
 
     `once`: of a one-shot method, whose held-out rows may have crossed in round 1, for all evaluations.
@@ -81,9 +85,12 @@ def _tree(root: str, names: Sequence[str], connected: Callable[[str, str], bool]
 
 
 def both_ways(
-    privacy: Any, release: Mapping[str, Any] | None, rows: Sequence[Mapping[str, Any]], metric: Metric,
+    privacy: Any,
+    release: Mapping[str, Any] | None,
+    rows: Sequence[Mapping[str, Any]],
+    metric: Metric,
     otherwise: Mapping[int, float],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The summary's privacy.serving: the test metric of one model, whose held-out rows were served clean and noisy.
 
     It is that of the selected round, or else of the last one. Empty where rows were served in one way alone.

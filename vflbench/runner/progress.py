@@ -59,7 +59,16 @@ def progress(total: int | None, metric: str = "metric", quiet: bool = False) -> 
     from rich.progress import Progress as Bar
 
     news = TextColumn("{task.fields[news]}", markup=False)
-    bar = Bar(MofNCompleteColumn(), BarColumn(), news, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-              console=Console(stderr=True), refresh_per_second=5, transient=True)  # fmt: skip
+    bar = Bar(
+        MofNCompleteColumn(),
+        BarColumn(),
+        news,
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        refresh_per_second=5,
+        transient=True,
+    )
     with bar:
         yield Progress(bar, total, metric)

@@ -89,10 +89,18 @@ class Boosted:
         if not self.at:
             cfg, x = self.config.algorithm, self.tables["train"]
             grown = trees.fit(
-                x, self.labels, self.tables.get("val", x[:0]), self.val_labels, classes=self.classes,
-                metric=self.metric, seed=self.config.seed, learning_rate=cfg.learning_rate, leaves=cfg.leaves,
-                iterations=self.iterations, patience=cfg.patience,
-            )  # fmt: skip
+                x,
+                self.labels,
+                self.tables.get("val", x[:0]),
+                self.val_labels,
+                classes=self.classes,
+                metric=self.metric,
+                seed=self.config.seed,
+                learning_rate=cfg.learning_rate,
+                leaves=cfg.leaves,
+                iterations=self.iterations,
+                patience=cfg.patience,
+            )
             self.staged = zip(*(grown.staged(x) for x in self.tables.values()), strict=True)
         while self.at < t:
             self.current = dict(zip(self.tables, next(self.staged), strict=True))
@@ -144,8 +152,11 @@ class Linear:
             log.warning(
                 "learner=linear: the logistic regression on %d columns stopped before its minimum, after %d of at "
                 "most %d steps: a larger algorithm.penalty (now %g) makes it easier",
-                x.shape[1], self.model.n_iter_.max(), STEPS, self.penalty,
-            )  # fmt: skip
+                x.shape[1],
+                self.model.n_iter_.max(),
+                STEPS,
+                self.penalty,
+            )
         return mean_loss(self._of(x), y, self.classes)
 
     def scores(self) -> dict[str, np.ndarray]:

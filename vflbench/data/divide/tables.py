@@ -163,9 +163,7 @@ def _aligned(
     train, labels = blocks.pop("train"), answers.pop("train")
     sent = {t.name: table_size(features[t.name], t.keys) for t in raw.tables if t.name != raw.label_table}
     owner = list(features).index(raw.label_table)
-    return AlignedTask(
-        name, source, metric, raw.classes, owner, train, labels, blocks, answers, table_sizes=sent
-    )  # fmt: skip
+    return AlignedTask(name, source, metric, raw.classes, owner, train, labels, blocks, answers, table_sizes=sent)
 
 
 def horizontal(

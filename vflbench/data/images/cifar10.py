@@ -74,9 +74,17 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     blocks = {name: divide(pixels, parties) for name, (pixels, _) in held_out.items()}
     known = {name: labels for name, (_, labels) in held_out.items()}
     return AlignedTask(
-        config.name, images.source, metric, len(cifar.CLASSES), 0, divide(train[0], parties), train[1], blocks, known,
+        config.name,
+        images.source,
+        metric,
+        len(cifar.CLASSES),
+        0,
+        divide(train[0], parties),
+        train[1],
+        blocks,
+        known,
         table_sizes=sizes,
-    )  # fmt: skip
+    )
 
 
 def augmented(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:

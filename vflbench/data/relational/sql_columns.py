@@ -84,8 +84,10 @@ def _numeric(config: Config, name: str, columns: Mapping[str, Column], parts: Se
     if left_out:
         log.warning(
             "%s: left out, being no numbers: %s (dataset.tables.%s.categories would take them in)",
-            called(config, name), ", ".join(left_out), name,
-        )  # fmt: skip
+            called(config, name),
+            ", ".join(left_out),
+            name,
+        )
     return [column for column in columns if column not in left_out]
 
 

@@ -153,12 +153,15 @@ class Server:
         binary = _binary()
         assert binary is not None  # `check`
         settings = {
-            "host": "127.0.0.1", "port": self.port, "ports_file_dir": str(self.folder),
+            "host": "127.0.0.1",
+            "port": self.port,
+            "ports_file_dir": str(self.folder),
             "log_file": str(self.folder / "server.log"),
             "authorization": {"user": "vflbench", "password": self.password},
-            "jetstream": {"store_dir": str(self.folder / "streams")}, "max_payload": LARGEST,
+            "jetstream": {"store_dir": str(self.folder / "streams")},
+            "max_payload": LARGEST,
             "max_pending": 4 * LARGEST,
-        }  # fmt: skip
+        }
         path = self.folder / "server.conf"
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             json.dump(settings, file)
@@ -361,11 +364,17 @@ class Courier:
         async with connected(self.channels, patience):  # finds what is wrong: the next connection retries for ever
             pass
         self.client = await nats.connect(
-            self.channels.url, **self.channels.credentials(), name=f"vflbench {self.name}", max_reconnect_attempts=-1,
-            reconnect_time_wait=0.2, error_cb=self._on_error, disconnected_cb=self._on_loss,
+            self.channels.url,
+            **self.channels.credentials(),
+            name=f"vflbench {self.name}",
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=0.2,
+            error_cb=self._on_error,
+            disconnected_cb=self._on_loss,
             reconnected_cb=self._on_return,
-            closed_cb=self._on_loss, connect_timeout=patience,
-        )  # fmt: skip
+            closed_cb=self._on_loss,
+            connect_timeout=patience,
+        )
         self.stream = self.client.jetstream(timeout=ACKNOWLEDGED)
         starting = self.client.jetstream(timeout=patience)
         try:

@@ -172,10 +172,18 @@ class PartyEngine:
         self.clock = WallClock(self, office, resume_from.totals["boundary_clock"] if resume_from else 0.0)
         self.transport = Outgoing(office, self.clock, frozenset(published))
         self.runtime = Runtime(
-            specs, public, config, self.clock, self.transport, None, self._passed, resume_from=resume_from,
-            on_report=lambda _, round, values: self.reports.append((round, values)), on_read=self.transport.on_read,
+            specs,
+            public,
+            config,
+            self.clock,
+            self.transport,
+            None,
+            self._passed,
+            resume_from=resume_from,
+            on_report=lambda _, round, values: self.reports.append((round, values)),
+            on_read=self.transport.on_read,
             **options,
-        )  # fmt: skip
+        )
         self.device, self.ledger, self.tags = self.runtime.device, self.runtime.ledger, self.runtime.tags
         self.me = self.runtime.parties[name]
         self.runtime.ready = deque([self.me])

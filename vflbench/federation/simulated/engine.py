@@ -53,9 +53,18 @@ class SimulatedEngine(Engine):
         self.transport = VirtualTransport(network, self.clock, keep=checkpoint_every is not None)
         self.cohort = Cohort()
         self.runtime = Runtime(
-            specs, public, config, self.clock, self.transport, self.cohort if batch_compute else None, self._passed,
-            network=network, checkpoint_every=checkpoint_every, resume_from=resume_from, **options,
-        )  # fmt: skip
+            specs,
+            public,
+            config,
+            self.clock,
+            self.transport,
+            self.cohort if batch_compute else None,
+            self._passed,
+            network=network,
+            checkpoint_every=checkpoint_every,
+            resume_from=resume_from,
+            **options,
+        )
         self.parties, self.order = self.runtime.parties, self.runtime.order
         self.ledger, self.tags, self.codec = self.runtime.ledger, self.runtime.tags, self.runtime.codec
         self.shared_cores = Cores(self.clock, machines, keep=checkpoint_every is not None) if machines else None

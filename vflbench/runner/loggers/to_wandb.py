@@ -19,13 +19,28 @@ class Tracked:
         place = summaries.folder_of(config, run, own=False)
         place.mkdir(parents=True, exist_ok=True)
         settings = wandb.Settings(
-            silent=True, console="off", symlink=False, disable_git=True, disable_code=True, disable_job_creation=True,
-            x_disable_meta=True, x_disable_stats=True, x_save_requirements=False,
-        )  # fmt: skip
+            silent=True,
+            console="off",
+            symlink=False,
+            disable_git=True,
+            disable_code=True,
+            disable_job_creation=True,
+            x_disable_meta=True,
+            x_disable_stats=True,
+            x_save_requirements=False,
+        )
         self.run: Any = wandb.init(
-            project=config.project, entity=config.entity, name=run.name, id=run.token, resume="allow",
-            dir=str(place), mode=config.mode, config=dict(run.parameters), settings=settings, reinit="create_new",
-        )  # fmt: skip
+            project=config.project,
+            entity=config.entity,
+            name=run.name,
+            id=run.token,
+            resume="allow",
+            dir=str(place),
+            mode=config.mode,
+            config=dict(run.parameters),
+            settings=settings,
+            reinit="create_new",
+        )
 
     def log(self, row: Mapping[str, float]) -> None:
         """Add a point to each curve."""
