@@ -7,10 +7,17 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from types import ModuleType
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
 from vflbench.defaults import filled, from_conf
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as Defaulting  # Python 3.13's has defaults, too
+
+    #: an algorithm's keys; a `RunConfig` alone is that of any algorithm
+    Algorithm = Defaulting("Algorithm", covariant=True, default=Any)
+else:
+    Algorithm = TypeVar("Algorithm", covariant=True)
 Status = Literal["completed", "target_reached", "budget", "diverged", "interrupted", "failed", "skipped"]
 ENDED_WELL: tuple[Status, ...] = ("completed", "target_reached", "budget")
 ENDED: tuple[Status, ...] = (*ENDED_WELL, "diverged")  # nothing is left to do
@@ -216,10 +223,10 @@ class ComputeConfig:
 
 
 @dataclass
-class Chosen:
+class Chosen(Generic[Algorithm]):
     """What every run chooses; an `Any` is the option's own dataclass."""
 
-    algorithm: Any
+    algorithm: Algorithm
     dataset: Any
     model: Any
     network: NetworkConfig
@@ -230,8 +237,12 @@ class Chosen:
 
 
 @from_conf("config")
-class RunConfig(Chosen):
-    """The whole configuration of one run, after composition."""
+class RunConfig(Chosen[Algorithm]):
+    """The whole configuration of one run, after composition.
+
+    A method's own functions take a `RunConfig[Config]`, so that a type checker knows its keys. What serves several
+    methods takes that of the keys that they share.
+    """
 
     seed: Seed
     device: str

@@ -30,6 +30,7 @@ import numpy as np
 
 from vflbench.attacks import score
 from vflbench.attacks.transcript import ANSWER, Batches, Message, Watch, by_round, last_published, some
+from vflbench.cards.algorithms.split.split_methods import Keys
 from vflbench.data.tasks import AlignedTask
 from vflbench.seeding import batches, derive
 from vflbench.types import Problem, RunConfig
@@ -39,19 +40,19 @@ HIDDEN = (128, 128)
 MOST_SHADOWS = 10_000
 
 
-def watch(task: AlignedTask, config: RunConfig, hubs: list[str]) -> Watch:
+def watch(task: AlignedTask, config: RunConfig[Keys], hubs: list[str]) -> Watch:
     """The view of the active party, which is the first hub."""
     chosen = shadow_rows(task, config)
     questions = {name: task.held_out_features["val"][number][chosen] for number, name in enumerate(hubs) if number}
     return Watch(hubs[0], frozenset((TAG,)), questions=questions)
 
 
-def shadow_rows(task: AlignedTask, config: RunConfig) -> np.ndarray:
+def shadow_rows(task: AlignedTask, config: RunConfig[Keys]) -> np.ndarray:
     """The validation rows of the shadow set: all, or `MOST_SHADOWS` of them."""
     return some(len(task.held_out_labels["val"]), MOST_SHADOWS, config.seed, "attack/shadow")
 
 
-def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
+def check_task(task: AlignedTask, config: RunConfig[Keys]) -> list[Problem]:
     """What the task lacks: features that are columns, and a shadow set."""
     if any(block.ndim != 2 for block in task.features):
         return [Problem("attack", config.attack.name, f"inverts columns of a table; {task.name} has images")]
@@ -61,7 +62,7 @@ def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
     return [Problem("attack", config.attack.name, allowed)]
 
 
-def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: list[str]) -> dict[str, Any]:
+def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig[Keys], hubs: list[str]) -> dict[str, Any]:
     """Attack every passive party, and return the summary's `attack`.
 
     A party is left out of `clients` if it published no whole epoch, or if its embeddings are not numbers because the

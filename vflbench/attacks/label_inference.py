@@ -29,6 +29,7 @@ import numpy as np
 
 from vflbench.attacks import score
 from vflbench.attacks.transcript import Batches, Message, Watch, by_round, last_published, some
+from vflbench.cards.algorithms.split.split_methods import Keys
 from vflbench.data.tasks import AlignedTask
 from vflbench.seeding import batches, derive
 from vflbench.types import Problem, RunConfig
@@ -36,12 +37,12 @@ from vflbench.types import Problem, RunConfig
 TAG = "gradient"
 
 
-def watch(task: AlignedTask, config: RunConfig, hubs: list[str]) -> Watch:
+def watch(task: AlignedTask, config: RunConfig[Keys], hubs: list[str]) -> Watch:
     """The view of the first passive party, which comes after the active one."""
     return Watch(hubs[1], frozenset((TAG,)))
 
 
-def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
+def check_task(task: AlignedTask, config: RunConfig[Keys]) -> list[Problem]:
     """Return a problem where there are no classes to guess."""
     if task.classes:
         return []
@@ -49,7 +50,7 @@ def check_task(task: AlignedTask, config: RunConfig) -> list[Problem]:
     return [Problem("attack", config.attack.name, allowed)]
 
 
-def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig, hubs: list[str]) -> dict[str, Any]:
+def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig[Keys], hubs: list[str]) -> dict[str, Any]:
     """Attack the training rows, and return the summary's `attack`.
 
     Parameters

@@ -24,6 +24,8 @@ import torch
 
 from vflbench.attacks.score import constant, mean, result
 from vflbench.attacks.transcript import RELEASED, Message, Watch
+from vflbench.cards.algorithms.joins import rfl_admm
+from vflbench.cards.algorithms.joins.join_methods import Keys
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.federation.party import SERVER
 from vflbench.models import columns, partial
@@ -34,7 +36,7 @@ from vflbench.types import RunConfig
 SENT = frozenset(("mapping", "batches", "rows", "step", "consensus"))
 
 
-def watch(task: RelationalTask | AlignedTask, config: RunConfig, clients: list[str]) -> Watch:
+def watch(task: RelationalTask | AlignedTask, config: RunConfig[Keys], clients: list[str]) -> Watch:
     """The server's view."""
     return Watch(SERVER, None, SENT, released=config.attack.parameters == "released")
 
@@ -54,7 +56,7 @@ class _Target:
 
 
 def recover(
-    view: Iterable[Message], config: RunConfig, bias: Mapping[str, bool]
+    view: Iterable[Message], config: RunConfig[Keys], bias: Mapping[str, bool]
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Solve for rows of every client whose parameters the server knows.
 
@@ -95,17 +97,17 @@ def recover(
     return {name: _solve(t) for name, t in targets.items() if t.events}
 
 
-def _follow(client: _Target, message: Message, config: RunConfig) -> None:
+def _follow(client: _Target, message: Message, config: RunConfig[Keys]) -> None:
     """Keep theta up to date with what the server itself sent."""
     cfg = config.algorithm
     if message.tag == "step":
         theta = np.zeros_like(message.arrays[0]) if client.theta is None else client.theta
         client.theta = theta * (1 - cfg.lr * cfg.weight_decay) - cfg.lr * message.arrays[0]
-    elif message.tag == "consensus" and cfg.predict == "consensus":
+    elif message.tag == "consensus" and isinstance(cfg, rfl_admm.Config) and cfg.predict == "consensus":
         client.theta = message.arrays[0]
 
 
-def _observe(client: _Target, predictions: np.ndarray, samples: int, position: int, config: RunConfig) -> None:
+def _observe(client: _Target, predictions: np.ndarray, samples: int, position: int, config: RunConfig[Keys]) -> None:
     """Keep the chosen rows' predictions of a message."""
     assert client.theta is not None
     if client.asked is not None:
@@ -195,7 +197,7 @@ def _summary(errors: np.ndarray, tolerance: float) -> dict[str, Any]:
 
 
 def attack(
-    view: Iterable[Message], task: RelationalTask | AlignedTask, config: RunConfig, clients: list[str]
+    view: Iterable[Message], task: RelationalTask | AlignedTask, config: RunConfig[Keys], clients: list[str]
 ) -> dict[str, Any]:
     """Attack every client, and return the summary's `attack`; only the score uses the truth."""
     biases = partial.intercepts(config.model, task.public.blocks, task.public.owner)

@@ -30,6 +30,7 @@ import torch
 
 from vflbench.attacks import score
 from vflbench.attacks.transcript import Message, Watch
+from vflbench.cards.algorithms.joins.join_methods import AdmmKeys, Keys
 from vflbench.data.tasks import AlignedTask, RelationalTask
 from vflbench.models import DTYPES, losses
 from vflbench.types import Problem, RunConfig
@@ -49,12 +50,12 @@ class _Owner:
     residuals: list[np.ndarray] = field(default_factory=list)
 
 
-def watch(task: RelationalTask | AlignedTask, config: RunConfig, hubs: list[str]) -> Watch:
+def watch(task: RelationalTask | AlignedTask, config: RunConfig[Keys], hubs: list[str]) -> Watch:
     """The views of all clients: each attacks with its own."""
     return Watch(hubs[0], TAGS, also=tuple(hubs[1:]))
 
 
-def check_task(task: RelationalTask | AlignedTask, config: RunConfig) -> list[Problem]:
+def check_task(task: RelationalTask | AlignedTask, config: RunConfig[Keys]) -> list[Problem]:
     """Return a problem where labels are no whole numbers: their sums have nothing to be told by."""
     labels = task.training_labels()
     if task.classes or np.array_equal(labels, np.round(labels)):
@@ -63,7 +64,7 @@ def check_task(task: RelationalTask | AlignedTask, config: RunConfig) -> list[Pr
 
 
 def attack(
-    view: Iterable[Message], task: RelationalTask | AlignedTask, config: RunConfig, hubs: list[str]
+    view: Iterable[Message], task: RelationalTask | AlignedTask, config: RunConfig[Keys], hubs: list[str]
 ) -> dict[str, Any]:
     """Attack with every client's view, and return the summary's `attack`."""
     owners = received(view)
@@ -113,7 +114,9 @@ def received(view: Iterable[Message]) -> dict[str, _Owner]:
     return owners
 
 
-def solve(owner: _Owner, classes: int, about: float, config: RunConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def solve(
+    owner: _Owner, classes: int, about: float, config: RunConfig[Keys]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Solve the first residual of one client.
 
     Parameters
@@ -141,12 +144,12 @@ def solve(owner: _Owner, classes: int, about: float, config: RunConfig) -> tuple
     return rows, counts, np.round(centred + counts * mean_label(centred, counts, about))[:, None]
 
 
-def pulls(classes: int, config: RunConfig) -> np.ndarray:
+def pulls(classes: int, config: RunConfig[Keys]) -> np.ndarray:
     """The first residual of one joined row: of each class, (k, k); of the label 1, (1, 1), without classes."""
     cfg, dtype, loss = config.algorithm, DTYPES[config.model.dtype], losses.make(classes)
     zero = torch.zeros(classes or 1, classes or 1, dtype=dtype)
     y = torch.arange(classes) if classes else torch.ones(1, dtype=dtype)
-    if hasattr(cfg, "rho"):  # ADMM: lambda + rho (h - z), with lambda = -rho z and h = 0
+    if isinstance(cfg, AdmmKeys):  # ADMM: lambda + rho (h - z), with lambda = -rho z and h = 0
         pull = -2 * cfg.rho * loss.z_update(y, zero, zero, cfg.rho, zero)
     else:
         pull = loss.gradient(zero, y)
@@ -171,7 +174,7 @@ def mean_label(centred: np.ndarray, counts: np.ndarray, about: float) -> float:
     return float(min((distance, m) for misfit, distance, m in found if misfit <= best + SLACK)[1])
 
 
-def _correlations(owner: _Owner, truth: np.ndarray, config: RunConfig) -> list[float | None]:
+def _correlations(owner: _Owner, truth: np.ndarray, config: RunConfig[Keys]) -> list[float | None]:
     """Of each of the first residuals that are about all rows, less its sign, with the sums less their means."""
     rows = np.arange(len(truth)) if owner.rows is None else owner.rows
     counts = np.ones(len(rows)) if owner.counts is None else owner.counts

@@ -29,6 +29,7 @@ from vflbench.models.vertical import DEEP, criterion
 from vflbench.types import ConfigError, Problem
 
 if TYPE_CHECKING:
+    from vflbench.cards.algorithms.tokens.token_methods import NetworkKeys
     from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
     from vflbench.types import RunConfig
 
@@ -89,7 +90,7 @@ class SplitClient(nn.Module):
     """
 
     def __init__(
-        self, k: int, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any, device: str
+        self, k: int, data: AlignedPart, public: AlignedPublic, config: RunConfig[NetworkKeys], model: Any, device: str
     ) -> None:
         super().__init__()
         dtype = DTYPES[model.dtype]
@@ -227,7 +228,9 @@ class SplitServer(nn.Module):
     shift: Tensor
     scale: Tensor
 
-    def __init__(self, labels: np.ndarray, public: AlignedPublic, config: RunConfig, model: Any, device: str) -> None:
+    def __init__(
+        self, labels: np.ndarray, public: AlignedPublic, config: RunConfig[NetworkKeys], model: Any, device: str
+    ) -> None:
         super().__init__()
         dtype = DTYPES[model.dtype]
         self.classes, self.decay = public.classes, config.algorithm.weight_decay

@@ -14,14 +14,14 @@ from vflbench.federation.party import Party, PartySpec
 from vflbench.types import RunConfig
 
 
-def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: ShardedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One worker per shard."""
     return worker_sgd.workers(worker, task, config)
 
 
-async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
+async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig[Config]) -> None:
     """Compute the worker's gradient, and the mean of one piece of all gradients."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     m, others = me.clients.index(me.name), [name for name in me.clients if name != me.name]
     sgd = LocalSgd(me, data, public, config)
     me.state.model = sgd.model

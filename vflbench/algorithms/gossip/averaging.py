@@ -3,13 +3,14 @@
 from functools import partial
 
 from vflbench.algorithms.gossip import worker_sgd
+from vflbench.cards.algorithms.gossip.gossip_methods import AveragingKeys
 from vflbench.data.tasks import ShardedTask
 from vflbench.federation import topology
 from vflbench.federation.party import PartySpec, Program, party_names
 from vflbench.types import ConfigError, Problem, RunConfig
 
 
-def averaging(program: Program, task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
+def averaging(program: Program, task: ShardedTask, config: RunConfig[AveragingKeys]) -> dict[str, PartySpec]:
     """One worker per shard; its program is told `weights`, its row of W by name: its own weight and its neighbours'.
 
     Raises

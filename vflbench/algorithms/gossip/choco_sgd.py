@@ -42,7 +42,7 @@ from vflbench.federation.party import Party, PartySpec
 from vflbench.types import RunConfig
 
 
-def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: ShardedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One worker per shard, each with its row of W; raises as `averaging`."""
     return averaging(worker, task, config)
 
@@ -83,9 +83,11 @@ class Compressor:
         return torch.cat(signs)
 
 
-async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig, weights: dict[str, float]) -> None:
+async def worker(
+    me: Party, data: Shard, public: ShardedPublic, config: RunConfig[Config], weights: dict[str, float]
+) -> None:
     """Train on the worker's own rows, and move towards its neighbours; `weights` by name: its own and theirs."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     sgd = LocalSgd(me, data, public, config)
     me.state.model = sgd.model
     q = Compressor(cfg, [parameter.numel() for parameter in sgd.model.parameters()], me.rng("compression"))

@@ -19,14 +19,14 @@ from vflbench.models import classifiers
 from vflbench.types import RunConfig
 
 
-def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: ShardedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The server, and one worker per shard."""
     return {SERVER: PartySpec(server, role="server")} | worker_sgd.workers(worker, task, config)
 
 
-async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig) -> None:
+async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig[Config]) -> None:
     """Hold the centre variable, which starts where the workers start."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     alpha, steps = cfg.beta / len(me.clients), worker_sgd.steps_per_round(cfg, public)
     me.state.centre = classifiers.flat(worker_sgd.initial_model(public, config)).to(me.device)
 
@@ -41,9 +41,9 @@ async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig
                 me.state.centre.add_(x.sub_(centre), alpha=alpha)
 
 
-async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
+async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig[Config]) -> None:
     """Train on the worker's own rows, and move towards the centre."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     alpha = cfg.beta / len(me.clients)
     sgd = LocalSgd(me, data, public, config)
     me.state.model = sgd.model

@@ -56,20 +56,20 @@ from vflbench.models import classifiers
 from vflbench.types import RunConfig
 
 
-def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: ShardedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The server, and one worker per shard."""
     taken = steps(config, task.public)
     return {SERVER: PartySpec(server, role="server")} | worker_sgd.workers(worker, task, config, steps=taken)
 
 
-def sampled(config: RunConfig, t: int) -> list[int]:
+def sampled(config: RunConfig[Config], t: int) -> list[int]:
     """S_t: the numbers of the workers that take part in round `t`, in their order."""
     workers = config.algorithm.workers
     count = max(1, round(config.algorithm.fraction * workers))
     return sorted(seeding.stream(config.seed, f"sampled/{t}").choice(workers, count, replace=False).tolist())
 
 
-def steps(config: RunConfig, public: ShardedPublic) -> list[int]:
+def steps(config: RunConfig[Config], public: ShardedPublic) -> list[int]:
     """The steps of each worker in the whole run: those of the rounds in which it is sampled."""
     assert config.rounds is not None  # decided by the runner
     times = Counter(k for t in range(1, config.rounds + 1) for k in sampled(config, t))
@@ -81,9 +81,9 @@ def steps_per_round(cfg: Config, rows: int) -> int:
     return cfg.local_steps or cfg.local_epochs * max(1, rows // cfg.batch_size)
 
 
-async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig) -> None:
+async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig[Config]) -> None:
     """Send the model to the sampled workers, and move by the mean of their differences, weighted by their rows."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     me.state.model = worker_sgd.initial_model(public, config).to(me.device)
     me.state.velocity = torch.zeros_like(classifiers.flat(me.state.model))
     me.state.rows = 0  # rows that were trained on, counted each time; with local epochs those left out, too
@@ -106,7 +106,7 @@ async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig
             me.report(parameters=w, epoch=me.state.rows / public.samples)
 
 
-async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
+async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig[Config]) -> None:
     """In rounds where the worker is sampled, train the server's model on its own rows."""
     cfg, number = config.algorithm, me.clients.index(me.name)
     pull = cfg.lr * cfg.prox

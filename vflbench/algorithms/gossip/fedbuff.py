@@ -60,14 +60,14 @@ MAIL = {"model": (SERVER,), "round": (SERVER,)}  # a worker's
 IDLE = -1
 
 
-def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: ShardedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The server, and one worker per shard.
 
     Raises
     ------
     ConfigError : as `shared.check_data`; or the run has too few updates to fill the buffer once.
     """
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     planned = most_models(config, task.public) * local_steps(cfg, task.public)
     specs = worker_sgd.workers(worker, task, config, steps=[planned] * len(task.shards))
     assert config.rounds is not None  # decided by the runner
@@ -87,7 +87,7 @@ def updates(cfg: Config, public: ShardedPublic, t: int) -> int:
     return t * len(public.rows) * worker_sgd.steps_per_round(cfg, public) // local_steps(cfg, public)
 
 
-def most_models(config: RunConfig, public: ShardedPublic) -> int:
+def most_models(config: RunConfig[Config], public: ShardedPublic) -> int:
     """How many models a worker gets at most; without privacy nothing but the run's end bounds them."""
     assert config.rounds is not None  # decided by the runner
     count = updates(config.algorithm, public, config.rounds)
@@ -99,9 +99,9 @@ def most_models(config: RunConfig, public: ShardedPublic) -> int:
 # --- the server -------------------------------------------------------------------------------------------------------
 
 
-async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig) -> None:
+async def server(me: Party, data: None, public: ShardedPublic, config: RunConfig[Config]) -> None:
     """Keep workers busy, and step on every K of their updates."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     most, busy = most_models(config, public), max(1, round(cfg.concurrency * len(me.clients)))
     state = me.state
     state.model = worker_sgd.initial_model(public, config).to(me.device)
@@ -153,7 +153,7 @@ def add(state: Any, k: int, update: Tensor, cfg: Config) -> None:
 # --- a worker ---------------------------------------------------------------------------------------------------------
 
 
-async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
+async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig[Config]) -> None:
     """Train every model that comes on the worker's own rows, and send back its change.
 
     The end of a round is heard between two steps, and interrupts nothing: what is left to do is in the state.

@@ -52,14 +52,14 @@ from vflbench.privacy.examples import NoisyScalars
 from vflbench.types import ConfigError, Problem, RunConfig
 
 
-def decide(task: ShardedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
+def decide(task: ShardedTask, config: RunConfig[Config]) -> tuple[RunConfig[Config], dict[str, Any]]:
     """The configuration with its ranking, and with the budget of the losses.
 
     Raises
     ------
     ConfigError : the losses' budget leaves nothing of epsilon to models.
     """
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     private = config.privacy.name == "dp_sgd"
     how = cfg.ranking or ("noisy" if private else "running")
     budget, whole = cfg.ranking_epsilon, vars(config.privacy).get("epsilon")
@@ -81,7 +81,7 @@ def losses_share(privacy: Any) -> float:
     return max(asked / 8, min(2 * least, asked / 2))
 
 
-def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: ShardedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One worker per shard.
 
     Raises
@@ -100,9 +100,9 @@ def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
     return worker_sgd.workers(worker, task, config, trained=trained, beside=losses.__getitem__)
 
 
-async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
+async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig[Config]) -> None:
     """Train on the worker's own rows, and at each exchange meet a partner (a star's follower: all leaders)."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     tau, alpha, own = cfg.local_steps, elastic(cfg), me.clients.index(me.name)
     every = tau * (1 if cfg.ranking == "random" else cfg.recategorise_every)
     kept = kept_rows(cfg, len(data.labels))
@@ -197,7 +197,7 @@ def kept_rows(cfg: Config, rows: int) -> int:
     return max(1, int(cfg.validation_fraction * rows)) if cfg.ranking == "validation" else 0
 
 
-def cover_losses(me: Party, public: ShardedPublic, config: RunConfig, rows: int) -> None:
+def cover_losses(me: Party, public: ShardedPublic, config: RunConfig[Config], rows: int) -> None:
     """Give the losses a budget of their own, or record that no budget covers them.
 
     It comes before the noise on gradients is calibrated, which gets what is left.
@@ -208,7 +208,7 @@ def cover_losses(me: Party, public: ShardedPublic, config: RunConfig, rows: int)
         me.privacy.not_covered = ["the losses that workers send to be ranked by, and what follows from their ranks"]
 
 
-def noisy_losses(config: RunConfig, public: ShardedPublic, rows: int) -> NoisyScalars:
+def noisy_losses(config: RunConfig[Config], public: ShardedPublic, rows: int) -> NoisyScalars:
     """The noise on the losses that a worker with `rows` rows sends in the whole run.
 
     Raises
@@ -219,4 +219,5 @@ def noisy_losses(config: RunConfig, public: ShardedPublic, rows: int) -> NoisySc
     releases = -(-worker_sgd.planned_steps(config, public) // (cfg.local_steps * cfg.recategorise_every))
     rate = examples.sample_rate(rows, cfg.batch_size)
     delta = keys.known_delta(privacy)
+    assert cfg.ranking_epsilon is not None  # `decide`
     return NoisyScalars(cfg.ranking_clip, cfg.ranking_epsilon, delta, rate, releases, privacy.accountant)

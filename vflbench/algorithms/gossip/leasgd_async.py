@@ -33,15 +33,15 @@ from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.types import RunConfig
 
 
-def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: ShardedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One worker per shard."""
     names = party_names("worker", len(task.shards))
     return worker_sgd.workers(worker, task, config, steps=[wakes(config, task.public, name) for name in names])
 
 
-async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
+async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig[Config]) -> None:
     """Step when the clock rings, and answer the models that come."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     state, own, count = me.state, me.clients.index(me.name), len(me.clients)
     others = [name for name in me.clients if name != me.name]
     mean = cfg.interval / wake_rate(cfg, own, count)
@@ -75,10 +75,10 @@ def wake_rate(cfg: Config, index: int, count: int) -> float:
     return 1 + cfg.spread * (2 * index / (count - 1) - 1)
 
 
-def wakes(config: RunConfig, public: ShardedPublic, name: str) -> int:
+def wakes(config: RunConfig[Config], public: ShardedPublic, name: str) -> int:
     """How often a worker will wake in the whole run; that depends on the seed alone."""
     assert config.rounds is not None  # decided by the runner
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     names = party_names("worker", len(public.rows))
     mean = cfg.interval / wake_rate(cfg, names.index(name), len(names))
     end = config.rounds * worker_sgd.steps_per_round(cfg, public) * cfg.interval

@@ -27,7 +27,7 @@ from vflbench.federation.party import Party, PartySpec
 from vflbench.types import RunConfig
 
 
-def parties(task: ShardedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: ShardedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One worker per shard, each with its row of W; raises as `averaging`."""
     return averaging(worker, task, config)
 
@@ -64,9 +64,11 @@ class Edge:
         return found
 
 
-async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig, weights: dict[str, float]) -> None:
+async def worker(
+    me: Party, data: Shard, public: ShardedPublic, config: RunConfig[Config], weights: dict[str, float]
+) -> None:
     """Train on the worker's own rows, and average along directions; `weights` by name: its own and its neighbours'."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     sgd = LocalSgd(me, data, public, config)
     me.state.model = sgd.model
     shapes = [parameter.shape for parameter in sgd.model.parameters()]

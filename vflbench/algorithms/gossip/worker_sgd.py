@@ -21,6 +21,8 @@ import torch
 from torch import Tensor
 
 from vflbench import seeding
+from vflbench.cards.algorithms.gossip import fedavg
+from vflbench.cards.algorithms.gossip.gossip_methods import Keys
 from vflbench.cards.algorithms.gossip.gossip_methods import WorkerKeys as WorkerKeys  # where plug-ins look for it
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import PartySpec, Program, batchable, party_names
@@ -30,6 +32,7 @@ from vflbench.privacy import examples
 from vflbench.privacy.accountant import History
 from vflbench.types import ConfigError, Problem, RunConfig
 
+Sgd = Keys | fedavg.Config  # the keys of methods that train by `LocalSgd`
 AHEAD = 256  # rows that are gathered at once: several batches where they are small
 Moved = tuple[Tensor, Tensor, Tensor]  # w, the running mean of losses, their sum
 RUNNING = 0.9  # weight of the past in the running mean of mini-batch losses
@@ -37,7 +40,7 @@ RUNNING = 0.9  # weight of the past in the running mean of mini-batch losses
 PADDING = 8
 
 
-def workers(program: Program, task: ShardedTask, config: RunConfig, **checked: Any) -> dict[str, PartySpec]:
+def workers(program: Program, task: ShardedTask, config: RunConfig[Sgd], **checked: Any) -> dict[str, PartySpec]:
     """One worker per shard, `worker_0` ...
 
     Parameters
@@ -54,7 +57,7 @@ def workers(program: Program, task: ShardedTask, config: RunConfig, **checked: A
 
 
 def check_data(
-    config: RunConfig,
+    config: RunConfig[Sgd],
     public: ShardedPublic,
     trained: Sequence[int] | None = None,
     steps: Sequence[int] | None = None,
@@ -83,25 +86,25 @@ def check_data(
     examples.plan(config.privacy, rows, cfg.batch_size, steps or [planned_steps(config, public)] * len(rows), beside)
 
 
-def steps_per_epoch(cfg: Any, public: ShardedPublic) -> int:
+def steps_per_epoch(cfg: Sgd, public: ShardedPublic) -> int:
     """Iterations of an epoch: rows of the mean worker over the batch size; at least 1."""
     steps: int = max(1, public.samples // (len(public.rows) * cfg.batch_size))
     return steps
 
 
-def steps_per_round(cfg: Any, public: ShardedPublic) -> int:
+def steps_per_round(cfg: Sgd, public: ShardedPublic) -> int:
     """Iterations of a round: those of an epoch, divided by its rounds and rounded down."""
     steps: int = steps_per_epoch(cfg, public) // cfg.rounds_per_epoch
     return steps
 
 
-def planned_steps(config: RunConfig, public: ShardedPublic) -> int:
+def planned_steps(config: RunConfig[Sgd], public: ShardedPublic) -> int:
     """The steps of a worker in the whole run, where all take as many."""
     assert config.rounds is not None  # decided by the runner
     return config.rounds * steps_per_round(config.algorithm, public)
 
 
-def initial_model(public: ShardedPublic, config: RunConfig) -> torch.nn.Module:
+def initial_model(public: ShardedPublic, config: RunConfig[Sgd]) -> torch.nn.Module:
     """The model that all parties start from; it is drawn from a stream that they share.
 
     A regression's model has the buffers `shift` and `scale`: its predictions are scale times its output, plus shift.
@@ -121,7 +124,6 @@ class LocalSgd:
     ----------
     me : the worker, with its device, random streams and privacy mechanism (privacy/examples.py, or None).
     data : its rows.
-    config : the algorithm has batch_size, lr, weight_decay, rounds_per_epoch.
     kept : how many of the rows, the last ones, it does not train on.
     planned : steps that the worker takes in the whole run, for which private noise is calibrated; None:
         `planned_steps`.
@@ -132,7 +134,7 @@ class LocalSgd:
         me: Any,
         data: Shard,
         public: ShardedPublic,
-        config: RunConfig,
+        config: RunConfig[Sgd],
         kept: int = 0,
         planned: int | None = None,
     ) -> None:
@@ -290,7 +292,7 @@ class LocalSgd:
         self.running = state["running"].to(self.running)
 
 
-async def train_alone(me: Any, data: Shard, public: ShardedPublic, config: RunConfig) -> None:
+async def train_alone(me: Any, data: Shard, public: ShardedPublic, config: RunConfig[Sgd]) -> None:
     """Train on the worker's own rows, and send nothing: a party's program."""
     sgd = LocalSgd(me, data, public, config)
     me.state.model = sgd.model

@@ -13,7 +13,7 @@ from vflbench.federation.party import Party
 from vflbench.types import RunConfig
 
 
-async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
+async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig[Keys]) -> None:
     """Train on the party's own data, and send nothing."""
     learner = made(me, data, public, config)
     graph = own_graph(learner, data, public)
@@ -27,7 +27,7 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
             me.report(predictions=predictions(logits, public.splits))
 
 
-def made(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> GraphLearner:
+def made(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig[Keys]) -> GraphLearner:
     """The party's learner, whose network and optimiser are in its state."""
     learner = GraphLearner(me, config, data, public.classes, (config.algorithm.layers - 1,))
     me.state.model, me.state.optimizer = learner.model, learner.optimizer
@@ -41,7 +41,7 @@ def own_graph(learner: GraphLearner, data: GraphPart, public: GraphPublic) -> Gr
 
 async def step(me: Party, learner: GraphLearner, graph: Graph, public: GraphPublic, t: int) -> None:
     """One update on a batch of training nodes; reports the loss."""
-    cfg: Keys = learner.algorithm
+    cfg = learner.algorithm
     learner.set_lr(t)
     batch = draw_batch(public.splits["train"], cfg.batch_size, me.rng("batches"))
     levels, sampled = await sample_blocks(graph, batch, cfg.layers, cfg.fanout, me.rng("neighbours"))

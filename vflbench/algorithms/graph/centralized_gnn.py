@@ -7,11 +7,12 @@ Departures from the paper: those of GLASU about optimiser, adjacency and predict
 """
 
 from vflbench.algorithms.graph.alone import client
+from vflbench.cards.algorithms.graph.centralized_gnn import Config
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec, party_names
 from vflbench.types import RunConfig
 
 
-def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: GraphTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One party with everything."""
     return {party_names("client", 1)[0]: PartySpec(client, task.joined())}

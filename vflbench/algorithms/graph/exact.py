@@ -23,14 +23,17 @@ from torch import Tensor
 from vflbench.algorithms.graph import private
 from vflbench.algorithms.graph.graph_learner import GraphLearner, answer_all, ask, asking, parties, rounds
 from vflbench.algorithms.graph.joint import Aggregation, exact_gradients, joint_inference, predictions
+from vflbench.cards.algorithms.graph import glasu_exact, simulated_centralized
 from vflbench.data.graph.sampling import Block, draw_batch, full_block, sample_blocks, union
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.privacy import serving
 from vflbench.types import RunConfig
 
+Exact = glasu_exact.Config | simulated_centralized.Config
 
-def specs(task: GraphTask, config: RunConfig, ends: Sequence[int], full_edges: bool) -> dict[str, PartySpec]:
+
+def specs(task: GraphTask, config: RunConfig[Exact], ends: Sequence[int], full_edges: bool) -> dict[str, PartySpec]:
     """The server, and one client per part of the task.
 
     Parameters
@@ -48,7 +51,7 @@ def releases(rounds: int, ends: Sequence[int]) -> int:
     return 2 * rounds * len(ends)
 
 
-async def server(me: Party, data: None, public: GraphPublic, config: RunConfig, ends: Sequence[int]) -> None:
+async def server(me: Party, data: None, public: GraphPublic, config: RunConfig[Exact], ends: Sequence[int]) -> None:
     """Draw the batch, unite ids, aggregate representations and back-propagate through the aggregations."""
     cfg = config.algorithm
     aggregation = Aggregation(cfg.aggregate, public.parties)
@@ -72,7 +75,9 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig, 
                     await answer_all(me, aggregation.combine, "embedding", "aggregate")
 
 
-async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig, ends: Sequence[int]) -> None:
+async def client(
+    me: Party, data: GraphPart, public: GraphPublic, config: RunConfig[Exact], ends: Sequence[int]
+) -> None:
     """Sample, compute representations, and follow the exact gradient."""
     cfg = config.algorithm
     m, secret = me.clients.index(me.name), private.guard(me, served=len(ends))

@@ -63,9 +63,9 @@ from vflbench.privacy import serving
 from vflbench.types import RunConfig
 
 
-def max_releases(config: RunConfig, rounds: int) -> int:
+def max_releases(config: RunConfig[Config], rounds: int) -> int:
     """How often a client sends the representation of a node at most: once per aggregation and round."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     return rounds * len(aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers))
 
 
@@ -76,7 +76,7 @@ class LeakyPart(GraphPart):
     all_edges: np.ndarray
 
 
-def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: GraphTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The server, and one client per part of the task."""
     width = Aggregation(config.algorithm.aggregate, task.parties).columns(config.model.hidden, 0)[1]
     private.inspect(task, config, max_releases(config, graph_learner.rounds(config)), width)
@@ -91,9 +91,9 @@ def common_levels(cfg: Config, ends: tuple[int, ...]) -> set[int]:
     return {end + 1 for end in ends[:-1]} | ({0} if cfg.index_exchange == "code" else set())
 
 
-async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) -> None:
+async def server(me: Party, data: None, public: GraphPublic, config: RunConfig[Config]) -> None:
     """Draw the batch, unite ids, aggregate representations."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
     aggregation = Aggregation(cfg.aggregate, public.parties)
     unite, train = partial(union, public.nodes), public.splits["train"]
@@ -134,9 +134,9 @@ def sampler(
     return sample
 
 
-async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
+async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig[Config]) -> None:
     """Sample, compute representations, and update the client's own parameters."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
     m, secret = me.clients.index(me.name), private.guard(me, served=len(ends))
     aggregation = Aggregation(cfg.aggregate, public.parties)

@@ -12,7 +12,7 @@ from vflbench.federation.party import PartySpec
 from vflbench.types import RunConfig
 
 
-def max_releases(config: RunConfig, rounds: int) -> int:
+def max_releases(config: RunConfig[Config], rounds: int) -> int:
     """How often a client sends a row of a node at most: as exact.py."""
     return exact.releases(rounds, ends(config.algorithm))
 
@@ -22,6 +22,6 @@ def ends(cfg: Config) -> tuple[int, ...]:
     return aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
 
 
-def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: GraphTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The server, and one client per part of the task."""
     return exact.specs(task, config, ends(config.algorithm), full_edges=False)

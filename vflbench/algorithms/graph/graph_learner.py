@@ -16,7 +16,7 @@ from vflbench.models import DTYPES, gnn
 from vflbench.types import RunConfig, module_of
 
 
-def rounds(config: RunConfig) -> int:
+def rounds(config: RunConfig[Keys]) -> int:
     """T."""
     return int(config.rounds or config.algorithm.default_rounds)
 
@@ -35,7 +35,7 @@ class GraphLearner:
     def __init__(
         self,
         me: Party,
-        config: RunConfig,
+        config: RunConfig[Keys],
         data: GraphPart,
         classes: int,
         ends: Sequence[int],

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from vflbench.algorithms.graph import graph_learner
 from vflbench.algorithms.graph.joint import Aggregation
+from vflbench.cards.algorithms.graph.graph_methods import Keys
 from vflbench.cards.privacy.edge_rr import Config as EdgeConfig
 from vflbench.cards.privacy.gaussian import Config as GaussianConfig
 from vflbench.data.graph.sampling import Block, Graph
@@ -33,7 +34,7 @@ IDS, EDGES = "ids of batches and sampled neighbours, which imply edges", "edges"
 NOT_COVERED = ("labels", IDS, "evaluation exchanges", "the final model's classifiers", "a node's raw features")
 
 
-def of_rows(config: RunConfig) -> GaussianConfig | None:
+def of_rows(config: RunConfig[Keys]) -> GaussianConfig | None:
     """The keys of the noise on rows; None: there is none."""
     privacy = config.privacy
     if isinstance(privacy, EdgeConfig):
@@ -41,7 +42,7 @@ def of_rows(config: RunConfig) -> GaussianConfig | None:
     return privacy if isinstance(privacy, GaussianConfig) else None
 
 
-def inspect(task: GraphTask, config: RunConfig, releases: int, width: int) -> None:
+def inspect(task: GraphTask, config: RunConfig[Keys], releases: int, width: int) -> None:
     """Tell how loud noise and how false edges will be, and refuse edges that would swamp a graph.
 
     Parameters
@@ -117,14 +118,14 @@ def graph_of(me: Party, data: GraphPart, public: GraphPublic, self_weight: float
     return cache(lambda: Graph.from_edges(edges(), public.nodes, self_weight))
 
 
-def rehearses(me: Party, config: RunConfig) -> bool:
+def rehearses(me: Party, config: RunConfig[Keys]) -> bool:
     """Whether the ids of all rounds are exchanged before the first; a resumed run has done so."""
     rows = of_rows(config)
     return me.fresh and rows is not None and keys.target(rows) is not None
 
 
 async def rehearse(
-    me: Party, config: RunConfig, stream: str, exchange: Callable[[np.random.Generator], Awaitable[Any]]
+    me: Party, config: RunConfig[Keys], stream: str, exchange: Callable[[np.random.Generator], Awaitable[Any]]
 ) -> None:
     """Go through the exchange of ids of every round, with the numbers that each will have.
 
@@ -141,7 +142,7 @@ async def rehearse(
             await exchange(rng)
 
 
-async def plan(me: Party, config: RunConfig, nodes: int, sample: Sample, sent: Sequence[int]) -> None:
+async def plan(me: Party, config: RunConfig[Keys], nodes: int, sample: Sample, sent: Sequence[int]) -> None:
     """Client: calibrate the noise to how often each node's row will be sent.
 
     Parameters

@@ -8,16 +8,17 @@ The programs and the departures from the paper are in exact.py.
 """
 
 from vflbench.algorithms.graph import exact
+from vflbench.cards.algorithms.graph.simulated_centralized import Config
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec
 from vflbench.types import RunConfig
 
 
-def max_releases(config: RunConfig, rounds: int) -> int:
+def max_releases(config: RunConfig[Config], rounds: int) -> int:
     """How often a client sends a row of a node at most: as exact.py."""
     return exact.releases(rounds, range(config.algorithm.layers))
 
 
-def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: GraphTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The server, and one client per part of the task, with all edges."""
     return exact.specs(task, config, range(config.algorithm.layers), full_edges=True)

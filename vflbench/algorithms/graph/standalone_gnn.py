@@ -10,11 +10,12 @@ Departures from the paper
 """
 
 from vflbench.algorithms.graph.alone import client
+from vflbench.cards.algorithms.graph.standalone_gnn import Config
 from vflbench.data.tasks import GraphTask
 from vflbench.federation.party import PartySpec, party_names
 from vflbench.types import RunConfig
 
 
-def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: GraphTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One client per part of the task."""
     return {name: PartySpec(client, task.part(m)) for m, name in enumerate(party_names("client", task.parties))}

@@ -225,7 +225,13 @@ class ThetaUpdate:
 
 
 def theta_update(
-    me: Party, config: RunConfig, model: Partial, x: Tensor, counts: Tensor, objective: Objective, per_round: int = 1
+    me: Party,
+    config: RunConfig[AdmmKeys],
+    model: Partial,
+    x: Tensor,
+    counts: Tensor,
+    objective: Objective,
+    per_round: int = 1,
 ) -> ThetaUpdate:
     """A client's `ThetaUpdate`, with noise for `per_round` updates a round.
 

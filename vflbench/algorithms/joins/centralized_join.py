@@ -24,7 +24,7 @@ from vflbench.privacy import examples
 from vflbench.types import RunConfig
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One party with everything."""
     table_parties.check_learning(task, config)
     if config.privacy.name != "none":
@@ -33,15 +33,15 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     return {party_names("client", 1)[0]: PartySpec(client, task.joined())}
 
 
-def planned(config: RunConfig, samples: int) -> int:
+def planned(config: RunConfig[Config], samples: int) -> int:
     """Batches of the whole run."""
     assert config.rounds is not None  # decided by the runner
     return int(config.rounds * math.ceil(samples / config.algorithm.batch_size))
 
 
-async def client(me: Party, data: JoinedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def client(me: Party, data: JoinedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Train on the joined rows, and send nothing."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     loss, labels = losses.make(public.classes), Labels(me, data.labels, public, config)
     tables = [LocalTable(me, part, m, public, config) for m, part in enumerate(data.parts)]
     me.state.model = torch.nn.ModuleList(table.model for table in tables)

@@ -42,6 +42,7 @@ from vflbench.algorithms.joins import mapping, table_parties
 from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step, sum_of, theta_update
 from vflbench.algorithms.joins.mapping import Join, union
 from vflbench.algorithms.joins.table_parties import Labels, LocalTable
+from vflbench.cards.algorithms.joins.rfl_admm import Config  # rfl_admm_v lacks the keys of tables in parts
 from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.models import DTYPES, losses
@@ -49,13 +50,13 @@ from vflbench.privacy import tables
 from vflbench.types import RunConfig
 
 
-def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: RelationalTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The server, and one client per horizontal part of each table."""
     table_parties.check_holders(task, config)
     return table_parties.parties(server, client, task.clients)
 
 
-async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig) -> None:
+async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig[Config]) -> None:
     """Update z and lambda, and send the residuals (LoJ); for tables with several clients, update w and u (LoU)."""
     cfg = config.algorithm
     dtype, every, loss = DTYPES[config.model.dtype], range(len(public.tables)), losses.make(public.classes)
@@ -99,7 +100,7 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
         me.report(train_loss=loss.mean(sum_of(h_own), labels.y), epoch=t, offset=labels.offset)
 
 
-async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig) -> None:
+async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig[Config]) -> None:
     """Hand over keys, then fit a part of a table, alone or in consensus with the table's other clients."""
     cfg = config.algorithm
     number = public.table_of(me.clients.index(me.name))

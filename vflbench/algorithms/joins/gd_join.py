@@ -22,13 +22,13 @@ from vflbench.privacy import tables
 from vflbench.types import RunConfig
 
 
-def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: RelationalTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The server, and one client per table."""
     table_parties.check_holders(task, config)
     return table_parties.parties(server, client, task.clients)
 
 
-async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig) -> None:
+async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig[Config]) -> None:
     """Join the tables' predictions, and scatter the gradient."""
     loss = losses.make(public.classes)
     if me.fresh:
@@ -46,9 +46,9 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
         me.report(train_loss=loss.mean(z, labels.y, gradient), epoch=t, offset=labels.offset)
 
 
-async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig) -> None:
+async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig[Config]) -> None:
     """Predict the table's rows, and follow the gradient."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     table = LocalTable(me, data, me.clients.index(me.name), public, config)
     me.state.model = model = table.model
     if me.fresh:

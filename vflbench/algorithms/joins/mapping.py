@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vflbench.cards.algorithms.joins import rfl_sgd, rfl_sgd_v
 from vflbench.cards.privacy.keys import trains_privately
 from vflbench.data.tasks import RelationalPart, RelationalPublic
 from vflbench.data.tasks.join import Keys, hand_over, join, unite
@@ -26,6 +27,7 @@ from vflbench.privacy import tables
 from vflbench.privacy.gradients import NoisyGradients, poisson, rehearsed
 from vflbench.types import DataError, RunConfig
 
+Batched = rfl_sgd.Config | rfl_sgd_v.Config
 FEW = 0.1  # where a smaller share of a table's rows joins, the join is probably wrong
 log = logging.getLogger(__name__)
 MOST_KEPT = 50_000_000  # numbers in the gathered batches of one client: 200 MB of float32
@@ -179,7 +181,7 @@ class Join:
 class ServerBatches:
     """The batches of every epoch: contiguous in the join and named once, or with DP-SGD drawn and named one by one."""
 
-    def __init__(self, me: Party, config: RunConfig) -> None:
+    def __init__(self, me: Party, config: RunConfig[Batched]) -> None:
         self.me, self.config, self.size = me, config, config.algorithm.batch_size
         self.drawn = trains_privately(config.privacy)
         self.kept: list[Join] = []  # those that are the same in every epoch
@@ -244,7 +246,7 @@ class ClientBatches:
     noisy : its noisy gradients, from the first round on; None without DP-SGD.
     """
 
-    def __init__(self, me: Party, config: RunConfig) -> None:
+    def __init__(self, me: Party, config: RunConfig[Batched]) -> None:
         self.me, self.config, self.size = me, config, config.algorithm.batch_size
         self.drawn = trains_privately(config.privacy)
         self.noisy: NoisyGradients | None = None

@@ -31,7 +31,7 @@ expected B.
 
 from vflbench.algorithms.joins import mapping, table_parties
 from vflbench.algorithms.joins.admm import sum_of
-from vflbench.algorithms.joins.mapping import ClientBatches, Join, ServerBatches, union
+from vflbench.algorithms.joins.mapping import Batched, ClientBatches, Join, ServerBatches, union
 from vflbench.algorithms.joins.table_parties import Labels, LocalTable
 from vflbench.data.tasks import RelationalPart, RelationalPublic, RelationalTask
 from vflbench.federation.party import SERVER, Party, PartySpec
@@ -40,13 +40,13 @@ from vflbench.privacy import tables
 from vflbench.types import RunConfig
 
 
-def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: RelationalTask, config: RunConfig[Batched]) -> dict[str, PartySpec]:
     """The server, and one client per horizontal part of each table."""
     table_parties.check_holders(task, config)
     return table_parties.parties(server, client, task.clients)
 
 
-async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig) -> None:
+async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig[Batched]) -> None:
     """Join the tables' predictions of a batch, and scatter the gradients (LoJ).
 
     For every table with more than one client, add up the clients' gradients (LoU).
@@ -82,7 +82,7 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
         me.report(train_loss=total / max(seen, 1), iterations=t * count, epoch=t, offset=labels.offset)
 
 
-async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig) -> None:
+async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig[Batched]) -> None:
     """Predict the rows that the server names, and follow the gradient over all rows of the table."""
     cfg = config.algorithm
     number = public.table_of(me.clients.index(me.name))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from vflbench import seeding
+from vflbench.cards.algorithms.joins.join_methods import AdmmKeys
 from vflbench.data.tasks import AlignedPublic, AlignedTask, RelationalPublic, RelationalTask
 from vflbench.models import partial
 from vflbench.types import RunConfig
@@ -61,7 +62,7 @@ def warn(rho: float, blocks: Sequence[np.ndarray], intercepts: Sequence[bool]) -
 DIAGNOSED = 20_000  # training rows of the label table from which the bound on rho is estimated
 
 
-def may_diverge(public: RelationalPublic | AlignedPublic, config: RunConfig) -> bool:
+def may_diverge(public: RelationalPublic | AlignedPublic, config: RunConfig[AdmmKeys]) -> bool:
     """Whether the bound on rho is known for this run, and rho could be below it.
 
     The overlap of M tables is at most M.
@@ -75,7 +76,9 @@ def may_diverge(public: RelationalPublic | AlignedPublic, config: RunConfig) -> 
     return known and config.algorithm.rho <= (3 * public.blocks - 4) / 2
 
 
-def decide(task: RelationalTask | AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
+def decide(
+    task: RelationalTask | AlignedTask, config: RunConfig[AdmmKeys]
+) -> tuple[RunConfig[AdmmKeys], dict[str, Any]]:
     """Decide nothing, but warn where rho is too small for these data."""
     if may_diverge(task.public, config):
         blocks = task.sample(DIAGNOSED, seeding.stream(config.seed, "diagnosis"))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vflbench import seeding
-from vflbench.cards.algorithms.joins.join_methods import CONVEX, PartKeys
+from vflbench.cards.algorithms.joins.join_methods import CONVEX, Keys, PartKeys, PartyKeys
 from vflbench.data.tasks import (
     AlignedPart,
     AlignedPublic,
@@ -45,7 +45,7 @@ class LocalTable:
     """
 
     def __init__(
-        self, me: Party, data: RelationalPart | AlignedPart, number: int, public: Public, config: RunConfig
+        self, me: Party, data: RelationalPart | AlignedPart, number: int, public: Public, config: RunConfig[Keys]
     ) -> None:
         dtype, device = DTYPES[config.model.dtype], me.device
         self.features = tensor(data.features, dtype, device)
@@ -78,7 +78,7 @@ class Labels:
     offset : (1, 1) what centring subtracted, to be added to the sum of predictions.
     """
 
-    def __init__(self, me: Party, labels: np.ndarray, public: Public, config: RunConfig) -> None:
+    def __init__(self, me: Party, labels: np.ndarray, public: Public, config: RunConfig[Keys]) -> None:
         mean = float(labels.mean()) if config.algorithm.center_labels and not public.classes else 0.0
         self.offset = np.full((1, 1), mean)
         values = torch.from_numpy(labels if public.classes else labels - mean)
@@ -93,7 +93,7 @@ def parties(server: Program, client: Program, parts: Sequence[Any]) -> dict[str,
     }
 
 
-def check_learning(task: AlignedTask, config: RunConfig) -> None:
+def check_learning(task: AlignedTask, config: RunConfig[PartyKeys]) -> None:
     """Check that a method on aligned rows can learn the task.
 
     Raises
@@ -107,7 +107,7 @@ def check_learning(task: AlignedTask, config: RunConfig) -> None:
         raise ConfigError([Problem("dataset.problem", task.objective.kind, CONVEX)])
 
 
-def check_holders(task: RelationalTask, config: RunConfig) -> None:
+def check_holders(task: RelationalTask, config: RunConfig[Keys]) -> None:
     """Check that a method for tables with one holder gets no table in horizontal parts.
 
     Raises

@@ -19,6 +19,7 @@ import torch
 from vflbench.algorithms.joins import stability, table_parties
 from vflbench.algorithms.joins.admm import Objective, ThetaUpdate, dual_step, sum_of, theta_update
 from vflbench.algorithms.joins.table_parties import Labels, LocalTable
+from vflbench.cards.algorithms.joins.join_methods import AdmmKeys
 from vflbench.cards.algorithms.joins.vfl_admm import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import SERVER, Party, PartySpec
@@ -27,21 +28,21 @@ from vflbench.privacy import tables
 from vflbench.types import RunConfig
 
 
-def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
+def decide(task: AlignedTask, config: RunConfig[Config]) -> tuple[RunConfig[AdmmKeys], dict[str, Any]]:
     """As `shared.decide`, after a check that the method can take the task."""
     table_parties.check_learning(task, config)
     return stability.decide(task, config)
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The server, and one client per block of features."""
     table_parties.check_learning(task, config)
     return table_parties.parties(server, client, [task.part(m) for m in range(task.parties)])
 
 
-async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig) -> None:
+async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Sum predictions, and update z and lambda."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     dtype, loss = DTYPES[config.model.dtype], losses.make(public.classes)
     if me.fresh:
         me.state.labels = await me.recv(me.clients[public.owner], tag="labels")
@@ -61,9 +62,9 @@ async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig
         me.report(train_loss=loss.mean(sum_of(me.state.h), labels.y), epoch=t, offset=labels.offset)
 
 
-async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Fit the party's own block to the server's residual; the owner of the labels sends them first."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     m = me.clients.index(me.name)
     table = LocalTable(me, data, m, public, config)
     me.state.model = table.model

@@ -28,15 +28,15 @@ from vflbench.privacy.gradients import poisson, rehearsed
 from vflbench.types import RunConfig
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The server, and one client per block of features."""
     table_parties.check_learning(task, config)
     return table_parties.parties(server, client, [task.part(m) for m in range(task.parties)])
 
 
-async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig) -> None:
+async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Sum predictions, and send every party the same gradient."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     loss = losses.make(public.classes)
     drawn, rate = trains_privately(config.privacy), min(1.0, cfg.batch_size / public.samples)
     if me.fresh:
@@ -65,9 +65,9 @@ async def server(me: Party, data: None, public: AlignedPublic, config: RunConfig
         me.report(train_loss=total / max(seen, 1), iterations=t * len(answers), epoch=t, offset=labels.offset)
 
 
-async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Predict the rows of each batch, and follow the gradient; the owner of the labels sends them first."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     m = me.clients.index(me.name)
     table = LocalTable(me, data, m, public, config)
     me.state.model = model = table.model

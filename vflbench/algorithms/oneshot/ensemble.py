@@ -15,18 +15,19 @@ import torch
 
 from vflbench.algorithms.graph import alone, graph_learner
 from vflbench.algorithms.graph.joint import joint_inference, predictions
+from vflbench.cards.algorithms.oneshot.ensemble import Config
 from vflbench.data.graph.sampling import full_block
 from vflbench.data.tasks import GraphPart, GraphPublic, GraphTask
 from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.types import RunConfig
 
 
-def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: GraphTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The server, and one client per part of the task."""
     return graph_learner.parties(server, client, [task.part(m) for m in range(task.parties)])
 
 
-async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) -> None:
+async def server(me: Party, data: None, public: GraphPublic, config: RunConfig[Config]) -> None:
     """Add up the votes."""
     async for t in me.rounds():
         if me.evaluates(t):
@@ -35,7 +36,7 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig) 
             me.report(predictions={split: sum((vote[split] for vote in others), own) for split, own in first.items()})
 
 
-async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
+async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig[Config]) -> None:
     """Train on the client's own data, and vote."""
     learner = alone.made(me, data, public, config)
     graph = alone.own_graph(learner, data, public)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from vflbench.cards.algorithms.oneshot.send_once import Config
 from vflbench.models.bins import Bins, table, unpack
 
 
@@ -50,7 +50,7 @@ class Projection:
 Form = Raw | Bins | Projection
 
 
-def fit(config: Any, x: np.ndarray) -> Form:
+def fit(config: Config, x: np.ndarray) -> Form:
     """The form that `algorithm.form` names, fitted on training rows."""
     if config.form == "raw":
         return Raw()
@@ -62,7 +62,7 @@ def encode(form: Form, x: np.ndarray) -> tuple[np.ndarray, ...]:
     return form.encode(x if isinstance(form, Raw) else table(x))
 
 
-def decode(config: Any, message: Sequence[np.ndarray], rows: int) -> np.ndarray:
+def decode(config: Config, message: Sequence[np.ndarray], rows: int) -> np.ndarray:
     """The receiver's columns: (rows, d) numbers, or images (rows, ...)."""
     if config.form == "bins":
         last, packed = message

@@ -44,12 +44,12 @@ from vflbench.federation.party import SERVER, Party, PartySpec
 from vflbench.types import ConfigError, Problem, RunConfig
 
 
-def devices(task: RelationalTask, config: RunConfig) -> tuple[str, ...]:
+def devices(task: RelationalTask, config: RunConfig[Config]) -> tuple[str, ...]:
     """What it computes on: sums in doubles are NumPy's."""
     return ("cpu",)
 
 
-def parties(task: RelationalTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: RelationalTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The server, and one client per part of each table.
 
     Raises
@@ -109,7 +109,7 @@ def outputs_of(labels: np.ndarray, classes: int) -> np.ndarray:
 # --- clients ----------------------------------------------------------------------------------------------------------
 
 
-async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig) -> None:
+async def client(me: Party, data: RelationalPart, public: RelationalPublic, config: RunConfig[Config]) -> None:
     """Send sums, or rows, once, and predict with the weights that come back."""
     x = np.asarray(data.features)
     me.state.model = model = torch.nn.Linear(x.shape[1], public.outputs, bias=False, dtype=torch.float64)
@@ -153,7 +153,7 @@ def _key_groups(data: RelationalPart, public: RelationalPublic, table: str, rows
 # --- server -----------------------------------------------------------------------------------------------------------
 
 
-async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig, widths: list[int]) -> None:
+async def server(me: Party, data: None, public: RelationalPublic, config: RunConfig[Config], widths: list[int]) -> None:
     """Put the Gram matrix together, and solve.
 
     Parameters

@@ -53,14 +53,14 @@ NOT_COVERED = {  # by epsilon of a row
 }
 
 
-def max_releases(config: RunConfig, rounds: int) -> int:
+def max_releases(config: RunConfig[Config], rounds: int) -> int:
     """How often a row is released: once."""
     return 1
 
 
-def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: GraphTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The server, and one client per part of the task."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     most = cfg.components if cfg.form == "propagated" else 2**62
     widths = [min(block.shape[1], most) for block in task.features]
     private.inspect(task, config, 1, max(widths))
@@ -71,9 +71,9 @@ def parties(task: GraphTask, config: RunConfig) -> dict[str, PartySpec]:
 # --- client -----------------------------------------------------------------------------------------------------------
 
 
-async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig) -> None:
+async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig[Config]) -> None:
     """Send what is known of the nodes, once."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     secret, edges = private.guard(me, NOT_COVERED[cfg.form]), private.edges_of(me, data, public)
     async for t in me.rounds():
         if t > 1:
@@ -156,7 +156,7 @@ async def receive(me: Party, public: GraphPublic) -> None:
     me.state.labels, me.state.received = labels, await me.recv_all(me.clients, tag="features")
 
 
-async def on_graph(me: Party, data: None, public: GraphPublic, config: RunConfig, widths: list[int]) -> None:
+async def on_graph(me: Party, data: None, public: GraphPublic, config: RunConfig[Config], widths: list[int]) -> None:
     """form=raw: train a graph network on all columns and the union of edges.
 
     Parameters
@@ -185,14 +185,14 @@ async def on_graph(me: Party, data: None, public: GraphPublic, config: RunConfig
             me.report(predictions=predictions(logits, public.splits))
 
 
-async def on_rows(me: Party, data: None, public: GraphPublic, config: RunConfig, widths: list[int]) -> None:
+async def on_rows(me: Party, data: None, public: GraphPublic, config: RunConfig[Config], widths: list[int]) -> None:
     """form=propagated: train a head on the rows of all training nodes.
 
     Parameters
     ----------
     widths : columns that each client sends.
     """
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     assert config.rounds is not None  # decided by the runner
     head = Head(config.model, cfg.head, sum(widths), public.classes, me.torch_rng("init"))
     me.state.model = head = head.to(me.device)

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vflbench.cards.algorithms.oneshot.send_once import Config
 from vflbench.cards.models.model_facts import IMAGES
 from vflbench.data.tasks import AlignedPublic
 from vflbench.models import DTYPES, trees, vertical
@@ -76,7 +77,7 @@ class Boosted:
         labels: np.ndarray,
         val_labels: np.ndarray,
         classes: int,
-        config: RunConfig,
+        config: RunConfig[Config],
         metric: str,
     ) -> None:
         assert config.rounds is not None  # decided by the runner
@@ -123,7 +124,7 @@ class Linear:
         labels: np.ndarray,
         val_labels: np.ndarray,
         classes: int,
-        config: RunConfig,
+        config: RunConfig[Config],
         metric: str,
     ) -> None:
         self.tables, self.labels, self.classes, self.penalty = tables, labels, classes, config.algorithm.penalty
@@ -178,7 +179,7 @@ class Networks(nn.Module):
     """The parts of the one vertical model, all at home, with the initial values that split learning gives them."""
 
     def __init__(
-        self, shapes: Sequence[tuple[int, ...]], public: AlignedPublic, labels: np.ndarray, config: RunConfig
+        self, shapes: Sequence[tuple[int, ...]], public: AlignedPublic, labels: np.ndarray, config: RunConfig[Config]
     ) -> None:
         super().__init__()
         model, seed, count = config.model, config.seed, len(shapes)
@@ -202,7 +203,12 @@ class Network:
     """The network that split learning trains; an iteration is an epoch, with the same batches and steps."""
 
     def __init__(
-        self, examples: Examples, config: RunConfig, device: str, model: Networks, optimiser: torch.optim.Optimizer
+        self,
+        examples: Examples,
+        config: RunConfig[Config],
+        device: str,
+        model: Networks,
+        optimiser: torch.optim.Optimizer,
     ) -> None:
         assert config.rounds is not None  # decided by the runner
         self.iterations = config.rounds

@@ -64,17 +64,17 @@ ACTIVE = "active"
 OTHERWISE = "otherwise"  # the test rows, served as privacy.serving does not say
 
 
-def max_releases(config: RunConfig, rounds: int) -> int:
+def max_releases(config: RunConfig[Config], rounds: int) -> int:
     """How often a row is released: once."""
     return 1
 
 
-def most(task: AlignedTask, config: RunConfig) -> dict[str, int]:
+def most(task: AlignedTask, config: RunConfig[Config]) -> dict[str, int]:
     """The rows of a network's batch, at most: there are no more."""
     return {"algorithm.batch_size": len(task.labels)} if config.algorithm.learner == "model" else {}
 
 
-def devices(task: AlignedTask, config: RunConfig) -> tuple[str, ...]:
+def devices(task: AlignedTask, config: RunConfig[Config]) -> tuple[str, ...]:
     """What the active party can compute on: trees and linear models are scikit-learn's."""
     return DEVICES if config.algorithm.learner == "model" else ("cpu",)
 
@@ -87,7 +87,7 @@ class Owner(AlignedPart):
     val_labels: np.ndarray = field(kw_only=True)
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One party per organisation: `active`, `passive_1` ...
 
     Raises
@@ -121,7 +121,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     return specs | {name: PartySpec(passive, task.part(number)) for number, name in enumerate(names) if number}
 
 
-async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Send the columns, once."""
     async for t in me.rounds():
         if t > 1:
@@ -165,7 +165,7 @@ async def active(
     me: Party,
     data: Owner,
     public: AlignedPublic,
-    config: RunConfig,
+    config: RunConfig[Config],
     shapes: list[tuple[int, ...]],
     metric: str,
 ) -> None:
@@ -176,7 +176,7 @@ async def active(
     shapes : of a row of every party's block, as it arrives.
     metric : the task's.
     """
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     kinds = ["joint"]
     if cfg.fallback and me.clients and len(data.val_labels):
         kinds.append("alone")
@@ -217,7 +217,7 @@ async def active(
             _report(me, best[chosen]["scores"], facts)
 
 
-async def _receive(me: Party, config: RunConfig) -> None:
+async def _receive(me: Party, config: RunConfig[Config]) -> None:
     """Keep what the passive parties send: rows to train on, held-out rows, and these as they are served otherwise."""
     me.state.received = await me.recv_all(me.clients, tag="features")
     for way in serving.ways(config.privacy):
@@ -265,7 +265,7 @@ def _examples(me: Party, data: Owner, cfg: Config) -> Examples:
 
 
 def _learners(
-    me: Party, kinds: list[str], examples: Examples, public: AlignedPublic, config: RunConfig, metric: str
+    me: Party, kinds: list[str], examples: Examples, public: AlignedPublic, config: RunConfig[Config], metric: str
 ) -> dict[str, Any]:
     """The learner of all columns (joint), and of the own ones (alone)."""
     if config.algorithm.learner == "model":

@@ -13,6 +13,7 @@ Departures
 from vflbench.algorithms.split import organisations, private
 from vflbench.algorithms.split.organisations import ACTIVE
 from vflbench.algorithms.split.worker_replica import Side, latest_first, run_ahead, score
+from vflbench.cards.algorithms.split.avfl import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
@@ -21,12 +22,12 @@ from vflbench.types import RunConfig
 most, max_releases = organisations.most, private.max_releases
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One party per organisation: `active`, `passive_1` ..."""
     return organisations.parties(task, config, (active, passive))
 
 
-async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Embed batch after batch."""
     cfg = config.algorithm
     side = Side(me, data, public, config)
@@ -38,7 +39,7 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
         await score(me, side, t)
 
 
-async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Step on what came last."""
     side = Side(me, data, public, config)
     me.state.model, me.state.optimiser = side.model, side.optimiser

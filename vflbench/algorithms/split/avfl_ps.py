@@ -22,7 +22,7 @@ from vflbench.types import RunConfig
 most, max_releases = organisations.most, private.max_releases
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """A parameter server and workers per organisation.
 
     Raises
@@ -37,9 +37,9 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     return specs
 
 
-def stretches(config: RunConfig, count: int, place: int) -> list[range]:
+def stretches(config: RunConfig[Config], count: int, place: int) -> list[range]:
     """The batches of a pair between two averages, of an epoch's `count` batches; some may be empty."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     size = cfg.average_every or count
     return [
         range(first + (place - first) % cfg.workers, min(first + size, count), cfg.workers)
@@ -47,7 +47,7 @@ def stretches(config: RunConfig, count: int, place: int) -> list[range]:
     ]
 
 
-async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Average the workers' replicas after each stretch of an epoch."""
     workers = workers_of(me.name, config.algorithm.workers)
     side = Side(me, data, public, config)
@@ -63,7 +63,7 @@ async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, 
         await score(me, side, t)
 
 
-async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Embed the worker's batches."""
     cfg = config.algorithm
     side = Side(me, data, public, config, cfg.workers)
@@ -78,7 +78,7 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
             side.theta.copy_(await me.recv(side.organisation, tag="model"))
 
 
-async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Step on what came last from the partners, one per passive party."""
     cfg = config.algorithm
     side = Side(me, data, public, config, cfg.workers)

@@ -44,7 +44,7 @@ from torch import Tensor
 from vflbench.algorithms.split import organisations, private
 from vflbench.algorithms.split.organisations import ACTIVE
 from vflbench.algorithms.split.sealing import Sealing
-from vflbench.cards.algorithms.split.hetero_lr import sealed
+from vflbench.cards.algorithms.split.hetero_lr import Config, sealed
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.delays import Delays
 from vflbench.federation.party import Party, PartySpec
@@ -57,13 +57,13 @@ ARBITER = "arbiter"
 most, max_releases = organisations.most, private.max_releases
 
 
-def taylor(config: RunConfig, classes: int) -> bool:
+def taylor(config: RunConfig[Config], classes: int) -> bool:
     """Whether the loss is the Taylor one: where it is asked for, and of two classes under encryption."""
     asked, encrypted = config.algorithm.gradient, config.protection.name != "none"
     return asked == "taylor" or (asked is None and encrypted and classes == 2)
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The guest `active`, and the hosts `passive_1` ...; under encryption the arbiter.
 
     Raises
@@ -94,7 +94,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
 class Columns:
     """A party's columns with their weights; a row's score is one number, or one for each of more than two classes."""
 
-    def __init__(self, me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+    def __init__(self, me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
         self.me, self.device, self.dtype = me, me.device, DTYPES[config.model.dtype]
         self.sealing = Sealing(config)
         self.outputs = public.classes if public.classes > 2 else 1
@@ -175,7 +175,7 @@ class Guest(Columns):
     A regression's targets are learnt with mean 0 and variance 1.
     """
 
-    def __init__(self, me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+    def __init__(self, me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
         super().__init__(me, data, public, config)
         assert data.labels is not None
         self.labels, self.classes = data.labels, public.classes
@@ -206,7 +206,7 @@ class Guest(Columns):
         return u * self.scale + self.shift
 
 
-async def host(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def host(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Send the score of each batch, and step on its residual."""
     side = Columns(me, data, public, config)
     me.state.model, me.state.optimiser, me.state.counts = side.model, side.optimiser, side.sealing.counts
@@ -225,7 +225,7 @@ async def host(me: Party, data: AlignedPart, public: AlignedPublic, config: RunC
                 await me.send(ACTIVE, serving.served(me, side.held_out(), way.noisy), tag="score")
 
 
-async def guest(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def guest(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Add up the scores of each batch, and answer with its residual."""
     side = Guest(me, data, public, config)
     me.state.model, me.state.optimiser, me.state.counts = side.model, side.optimiser, side.sealing.counts
@@ -255,7 +255,7 @@ async def guest(me: Party, data: AlignedPart, public: AlignedPublic, config: Run
                 way.report(me, {split: side.outcome(u).cpu().numpy() for split, u in sums.items()})
 
 
-async def arbiter(me: Party, data: None, public: AlignedPublic, config: RunConfig) -> None:
+async def arbiter(me: Party, data: None, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Decrypt gradients, which are under masks."""
     sealing, others = Sealing(config), (ACTIVE, *me.clients)
     me.state.counts = sealing.counts

@@ -4,7 +4,7 @@ import logging
 import math
 from typing import Any
 
-from vflbench.cards.algorithms.split.split_methods import HELD_OUT
+from vflbench.cards.algorithms.split.split_methods import HELD_OUT, Keys
 from vflbench.cards.models.model_facts import IMAGES
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation.delays import Delays
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 ACTIVE = "active"  # the organisation that has the labels, and that organisation's own party
 
 
-def check_task(config: RunConfig, task: AlignedTask) -> None:
+def check_task(config: RunConfig[Keys], task: AlignedTask) -> None:
     """Check that split learning can train on the data.
 
     Raises
@@ -44,14 +44,14 @@ def check_task(config: RunConfig, task: AlignedTask) -> None:
         )
 
 
-def most(task: AlignedTask, config: RunConfig) -> dict[str, int]:
+def most(task: AlignedTask, config: RunConfig[Keys]) -> dict[str, int]:
     """The rows of a batch and the workers of a party, at most: there are no more rows, and no more batches."""
     cfg, samples = config.algorithm, task.public.samples
     count = math.ceil(samples / min(cfg.batch_size, samples))
     return {"algorithm.batch_size": samples, "algorithm.workers": count, "algorithm.passive_workers": count}
 
 
-def check_batches(config: RunConfig, samples: int, **workers: int) -> None:
+def check_batches(config: RunConfig[Keys], samples: int, **workers: int) -> None:
     """Check that an epoch has a batch for every worker.
 
     Parameters
@@ -71,7 +71,7 @@ def check_batches(config: RunConfig, samples: int, **workers: int) -> None:
 Sides = tuple[Program, Program]  # the active organisation's program, and that of every passive one
 
 
-def parties(task: AlignedTask, config: RunConfig, programs: Sides) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Keys], programs: Sides) -> dict[str, PartySpec]:
     """One party per organisation: `active`, `passive_1` ...
 
     Raises
@@ -87,7 +87,12 @@ def parties(task: AlignedTask, config: RunConfig, programs: Sides) -> dict[str, 
 
 
 def teams(
-    task: AlignedTask, config: RunConfig, hubs: Sides, workers: Sides, counts: tuple[int, int], expendable: bool = False
+    task: AlignedTask,
+    config: RunConfig[Keys],
+    hubs: Sides,
+    workers: Sides,
+    counts: tuple[int, int],
+    expendable: bool = False,
 ) -> dict[str, PartySpec]:
     """A hub or parameter server and workers per organisation: `active`, `active_worker_0` ...
 

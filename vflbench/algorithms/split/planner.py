@@ -30,6 +30,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from vflbench.cards.algorithms.split.pubsub_vfl import Config
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation.delays import Delays
 from vflbench.federation.links import seconds_per_byte
@@ -73,7 +74,7 @@ class Plan:
     target_seconds: float
 
 
-def check_deadline(config: RunConfig, delays: Delays) -> None:
+def check_deadline(config: RunConfig[Config], delays: Delays) -> None:
     """Check that a gradient can come within the deadline.
 
     Raises
@@ -98,7 +99,9 @@ def check_deadline(config: RunConfig, delays: Delays) -> None:
         raise ConfigError([Problem("algorithm.deadline", cfg.deadline, f"{takes}: more, or null")])
 
 
-def decide(task: AlignedTask, config: RunConfig, synchronisations: float) -> tuple[RunConfig, dict[str, Any]]:
+def decide(
+    task: AlignedTask, config: RunConfig[Config], synchronisations: float
+) -> tuple[RunConfig[Config], dict[str, Any]]:
     """The configuration with the chosen workers and batch size, and the `Plan` for the summary.
 
     With planner=none the configuration stays as it is, and there is no plan. The planner knows nothing of deadlines
@@ -130,12 +133,13 @@ def decide(task: AlignedTask, config: RunConfig, synchronisations: float) -> tup
         memory=cfg.memory,
     )
     chosen = plan(Delays(config.compute), setting, cfg.planner)
-    keys = {
-        "workers": chosen.active_workers,
-        "passive_workers": chosen.passive_workers,
-        "batch_size": chosen.batch_size,
-    }
-    return replace(config, algorithm=replace(cfg, **keys)), {"plan": asdict(chosen)}
+    keys = replace(
+        cfg,
+        workers=chosen.active_workers,
+        passive_workers=chosen.passive_workers,
+        batch_size=chosen.batch_size,
+    )
+    return replace(config, algorithm=keys), {"plan": asdict(chosen)}
 
 
 def plan(delays: Delays, setting: Setting, planner: Literal["epoch", "paper"] = "epoch") -> Plan:

@@ -12,12 +12,13 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
+from vflbench.cards.algorithms.split.split_methods import Keys
 from vflbench.privacy.gaussian_gradient import GaussianGradient
 from vflbench.privacy.label_rr import RandomisedLabels
 from vflbench.types import RunConfig
 
 
-def max_releases(config: RunConfig, rounds: int) -> int:
+def max_releases(config: RunConfig[Keys], rounds: int) -> int:
     """How often a row is sent: once an epoch, as a further attempt sends the same noisy row again."""
     return rounds
 

@@ -71,12 +71,12 @@ from vflbench.types import FederationError, RunConfig
 max_releases = private.max_releases
 
 
-def most(task: AlignedTask, config: RunConfig) -> dict[str, int]:
+def most(task: AlignedTask, config: RunConfig[Config]) -> dict[str, int]:
     """As `shared.most`, where no planner chooses."""
     return organisations.most(task, config) if config.algorithm.planner == "none" else {}
 
 
-def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, Any]]:
+def decide(task: AlignedTask, config: RunConfig[Config]) -> tuple[RunConfig[Config], dict[str, Any]]:
     """The configuration with the planner's choice, and its plan (Algorithm 2).
 
     Raises
@@ -87,14 +87,14 @@ def decide(task: AlignedTask, config: RunConfig) -> tuple[RunConfig, dict[str, A
     return planner.decide(task, config, sum(averages(config.algorithm, t, last) for t in range(1, last + 1)) / last)
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """A hub and workers per organisation: `active`, `active_worker_0` ...
 
     Raises
     ------
     ConfigError : the workers or the deadline do not fit the data.
     """
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     counts = cfg.workers, passive_workers(cfg)
     specs = organisations.teams(
         task, config, (active_hub, passive_hub), (active_worker, passive_worker), counts, expendable=True
@@ -124,7 +124,7 @@ def averages(cfg: Config, t: int, last: int) -> bool:
 # --- workers ----------------------------------------------------------------------------------------------------------
 
 
-async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Embed batches, and step when their gradients come."""
     cfg = config.algorithm
     side = Side(me, data, public, config, passive_workers(cfg))
@@ -155,7 +155,7 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
         await replicate(me, hub, side, config, t)
 
 
-async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Step on batches whose embeddings are there."""
     cfg = config.algorithm
     side = Side(me, data, public, config, cfg.workers)
@@ -183,7 +183,7 @@ def fails(me: Party, cfg: Config) -> bool:
     return cfg.failure_rate > 0 and me.rng("failures").random() < cfg.failure_rate
 
 
-async def replicate(me: Party, hub: str, side: Side, config: RunConfig, t: int) -> None:
+async def replicate(me: Party, hub: str, side: Side, config: RunConfig[Config], t: int) -> None:
     """A worker's part at the end of epoch t: send its replica, and take the mean where the epoch averages."""
     if averages(config.algorithm, t, config.rounds or 0):
         await replace_by_mean(me, hub, side)
@@ -201,9 +201,9 @@ async def replace_by_mean(me: Party, hub: str, side: Side) -> None:
 # --- hubs -------------------------------------------------------------------------------------------------------------
 
 
-async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Deal batches to workers, publish their embeddings, and hand out the gradients that come."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     workers = workers_of(me.name, passive_workers(cfg))
     side = Side(me, data, public, config)
     me.state.model = side.model
@@ -212,7 +212,7 @@ async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, confi
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
         epoch = PassiveEpoch(workers, len(rows), cfg.outstanding, cfg.deadline, cfg.average_every)
-        async for src, tag, message in events(me, side, workers, epoch, sources):
+        async for src, tag, message in events(me, side, cfg, workers, epoch, sources):
             if tag == "worker":
                 done = Result(*message)
                 if epoch.on_result(src, done):
@@ -232,9 +232,9 @@ async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, confi
         await score(me, side, t)
 
 
-async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Collect embeddings, deal them to workers, and publish their gradients."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     workers = workers_of(me.name, cfg.workers)
     side = Side(me, data, public, config)
     passive = passive_parties(me)
@@ -247,7 +247,7 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
         count = len(rows)
         epoch = ActiveEpoch(workers, count, passive, cfg.deadline, cfg.average_every)
-        async for src, tag, message in events(me, side, workers, epoch, sources):
+        async for src, tag, message in events(me, side, cfg, workers, epoch, sources):
             if tag == "worker":
                 done = Result(*message)
                 if epoch.on_result(src, done):
@@ -273,13 +273,17 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
 
 
 async def events(
-    me: Party, side: Side, workers: list[str], epoch: PassiveEpoch | ActiveEpoch, sources: Mapping[str, Sequence[str]]
+    me: Party,
+    side: Side,
+    cfg: Config,
+    workers: list[str],
+    epoch: PassiveEpoch | ActiveEpoch,
+    sources: Mapping[str, Sequence[str]],
 ) -> AsyncIterator[tuple[str, str, Any]]:
     """Yield what comes to a hub until the epoch is over: sender, tag and message.
 
     Before each wait the replicas are averaged where it is time, idle workers get work, and the outbox is sent.
     """
-    cfg: Config = side.config.algorithm
     count = len(workers)  # at the start of the epoch
     while not epoch.over():
         check_fruitful(epoch.given_up, count, me.name, cfg.deadline, cfg.failure_rate)
@@ -328,7 +332,7 @@ async def gather(me: Party, workers: list[str]) -> list[torch.Tensor]:
     return replicas
 
 
-async def aggregate(me: Party, workers: list[str], side: Side, config: RunConfig, t: int) -> None:
+async def aggregate(me: Party, workers: list[str], side: Side, config: RunConfig[Config], t: int) -> None:
     """Set a hub's model to the mean of the replicas.
 
     In epochs that average, the workers get it; in others only an observer sees it.

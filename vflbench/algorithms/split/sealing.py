@@ -16,7 +16,7 @@ class Sealing:
     counts : of this party's operations so far, by name.
     """
 
-    def __init__(self, config: RunConfig) -> None:
+    def __init__(self, config: RunConfig[object]) -> None:
         self.protection = config.protection
         self.scheme: Any = None if config.protection.name == "none" else module_of(config.protection)
         self.counts: dict[str, int] = {}

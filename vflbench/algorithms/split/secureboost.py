@@ -55,19 +55,19 @@ from vflbench.types import (
 )
 
 
-def devices(task: AlignedTask, config: RunConfig) -> tuple[str, ...]:
+def devices(task: AlignedTask, config: RunConfig[Config]) -> tuple[str, ...]:
     """Histograms are NumPy's."""
     return ("cpu",)
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One party per organisation: `active`, `passive_1` ...
 
     Raises
     ------
     ConfigError : the problem is convex, so that nothing is held out; or goss would keep none of the other rows.
     """
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     if task.objective is not None:
         raise ConfigError([Problem("dataset.problem", task.objective.kind, HELD_OUT)])
     if cfg.goss and cfg.top_rate < 1 and not round(cfg.other_rate * len(task.labels)):
@@ -171,7 +171,7 @@ def completed(sent: np.ndarray, asked: np.ndarray, count: int, parents: np.ndarr
 class Sums(Sealing):
     """What of gradients and histograms crosses: whole numbers, or ciphertexts."""
 
-    def __init__(self, config: RunConfig, samples: int) -> None:
+    def __init__(self, config: RunConfig[Config], samples: int) -> None:
         super().__init__(config)
         self.cfg, self.samples = config.algorithm, samples
         self.width = 2 if self.cfg.packing else 1  # numbers in a ciphertext's slot
@@ -234,9 +234,9 @@ def best(left: np.ndarray, whole: np.ndarray, cfg: Config) -> np.ndarray:
     return np.where(np.take_along_axis(gain, chosen[:, None], axis=1)[:, 0] > 0, chosen, -1)
 
 
-async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Answer with histograms, and say which rows are left of the splits that were won."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     outputs = public.classes if public.classes > 2 else 1
     columns, sealing = Columns(data, cfg.bins), Sums(config, public.samples)
     me.state.splits = np.empty(0, np.int64)  # own bins at which nodes of all trees were split
@@ -283,10 +283,10 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
                 await me.send(ACTIVE, {split: np.packbits(own, axis=1) for split, own in below.items()}, tag="side")
 
 
-async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Grow trees on the gradients of the labels."""
     assert data.labels is not None
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     columns, sealing = Columns(data, cfg.bins), Sums(config, public.samples)
     labels = Labels(data.labels, public.classes)
     trees = Trees.none(cfg.depth)

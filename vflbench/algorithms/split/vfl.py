@@ -12,6 +12,7 @@ with the gradient that they have received.
 from vflbench.algorithms.split import organisations, private
 from vflbench.algorithms.split.organisations import ACTIVE
 from vflbench.algorithms.split.worker_replica import Embedding, Gradient, Side, score
+from vflbench.cards.algorithms.split.vfl import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
@@ -20,12 +21,12 @@ from vflbench.types import RunConfig
 most, max_releases = organisations.most, private.max_releases
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One party per organisation: `active`, `passive_1` ..."""
     return organisations.parties(task, config, (active, passive))
 
 
-async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Send the embedding of each batch, and step on its gradient, Q times."""
     side = Side(me, data, public, config)
     me.state.model, me.state.optimiser = side.model, side.optimiser
@@ -43,7 +44,7 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
         await score(me, side, t)
 
 
-async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Wait for all embeddings of a batch, step, answer, and step on them Q - 1 times more."""
     side = Side(me, data, public, config)
     me.state.model, me.state.optimiser = side.model, side.optimiser

@@ -26,7 +26,7 @@ from vflbench.types import RunConfig
 most, max_releases = organisations.most, private.max_releases
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """A parameter server and workers per organisation."""
     count = config.algorithm.workers
     return organisations.teams(
@@ -41,13 +41,13 @@ def part(rows: np.ndarray, workers: int, place: int) -> np.ndarray:
     return rows[first : first + size + (place < more)]
 
 
-def averages(config: RunConfig, samples: int, j: int) -> bool:
+def averages(config: RunConfig[Config], samples: int, j: int) -> bool:
     """Whether the replicas are averaged after batch j = 0, 1 ... of an epoch."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     return (j + 1) % cfg.average_every == 0 or j + 1 == -(-samples // cfg.batch_size)
 
 
-async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Average the workers' replicas after every batch, or after every few."""
     cfg = config.algorithm
     workers = workers_of(me.name, config.algorithm.workers)
@@ -67,7 +67,7 @@ async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, 
         await score(me, side, t)
 
 
-async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Do a worker's part of every batch, with its partner."""
     cfg = config.algorithm
     side = Side(me, data, public, config, cfg.workers)
@@ -88,7 +88,7 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
                 side.theta.copy_(await me.recv(side.organisation, tag="model"))
 
 
-async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig) -> None:
+async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[Config]) -> None:
     """Do a worker's part of every batch, with its partners, one per passive party."""
     cfg = config.algorithm
     side = Side(me, data, public, config, cfg.workers)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from vflbench.algorithms.split import private
 from vflbench.algorithms.split.organisations import ACTIVE, passive_parties
+from vflbench.cards.algorithms.split.split_methods import Keys
 from vflbench.cards.models.model_facts import IMAGES
 from vflbench.data.tasks import AlignedPart, AlignedPublic
 from vflbench.federation import counted_work
@@ -70,7 +71,9 @@ class Side:
     workers : number of workers that share the organisation's cores on the modelled clock.
     """
 
-    def __init__(self, me: Any, data: AlignedPart, public: AlignedPublic, config: RunConfig, workers: int = 1) -> None:
+    def __init__(
+        self, me: Any, data: AlignedPart, public: AlignedPublic, config: RunConfig[Keys], workers: int = 1
+    ) -> None:
         self.organisation, _, place = me.name.partition("_worker_")
         self.place = int(place or 0)  # among the organisation's workers
         number = 0 if self.organisation == ACTIVE else int(self.organisation.rpartition("_")[2])

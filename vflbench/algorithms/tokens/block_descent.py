@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from vflbench.cards.algorithms.tokens.token_methods import NetworkKeys
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation.party import SERVER, Party, PartySpec, Program, party_names
 from vflbench.models.glm import Glm
@@ -59,15 +60,24 @@ def parties(
     return specs
 
 
-def make_client(me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig, model: Any = None) -> Any:
+def make_client(
+    me: Party, data: AlignedPart, public: AlignedPublic, config: RunConfig[NetworkKeys], model: Any = None
+) -> Any:
     """A client's block; `model` is what `split_network.resolve` returns."""
     if public.objective is not None:
-        assert data.labels is not None
-        return Glm(data.features, data.labels, public.objective)
+        return convex_client(data, public)
     return SplitClient(me.clients.index(me.name), data, public, config, model, me.device)
 
 
-def make_server(data: JoinedPart | None, public: AlignedPublic, config: RunConfig, model: Any, device: str) -> Any:
+def convex_client(data: AlignedPart, public: AlignedPublic) -> Glm:
+    """A client's block of a convex problem."""
+    assert data.labels is not None and public.objective is not None
+    return Glm(data.features, data.labels, public.objective)
+
+
+def make_server(
+    data: JoinedPart | None, public: AlignedPublic, config: RunConfig[NetworkKeys], model: Any, device: str
+) -> Any:
     """The server's part; `data` has the labels where there is a fusion model."""
     return GlmServer() if data is None else SplitServer(data.labels, public, config, model, device)
 

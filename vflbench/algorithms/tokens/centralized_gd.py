@@ -38,13 +38,13 @@ CHUNK = 64  # rows whose gradients are in memory at once
 devices = task_checks.devices
 
 
-def planned(config: RunConfig) -> int:
+def planned(config: RunConfig[Config]) -> int:
     """Steps of the whole run."""
     assert config.rounds is not None  # decided by the runner
     return int(config.rounds * config.algorithm.local_steps)
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One party with everything."""
     task_checks.check_task(task, config)
     refuse(check_step(config, task.objective is not None))
@@ -55,9 +55,9 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     return {party_names("client", 1)[0]: PartySpec(partial(client, model=model), task.joined())}
 
 
-async def client(me: Party, data: JoinedPart, public: AlignedPublic, config: RunConfig, model: Any) -> None:
+async def client(me: Party, data: JoinedPart, public: AlignedPublic, config: RunConfig[Config], model: Any) -> None:
     """Train on all data, and send nothing."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     convex = public.objective is not None
     me.state.model = whole = _Columns(data, public) if convex else _Networks(data, public, config, model, me.device)
     lr = client_lr(cfg, whole.block if isinstance(whole, _Columns) else whole, public.samples)
@@ -115,7 +115,9 @@ class _Columns(torch.nn.Module):
 class _Networks(torch.nn.Module):
     """All local networks and the fusion network, with the initial parameters of MTCD's parties."""
 
-    def __init__(self, data: JoinedPart, public: AlignedPublic, config: RunConfig, model: Any, device: str) -> None:
+    def __init__(
+        self, data: JoinedPart, public: AlignedPublic, config: RunConfig[Config], model: Any, device: str
+    ) -> None:
         super().__init__()
         self.centre = SplitServer(data.labels, public, config, model, device)
         self.clients = [SplitClient(k, part, public, config, model, device) for k, part in enumerate(data.parts)]

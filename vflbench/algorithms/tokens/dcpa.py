@@ -43,13 +43,13 @@ from vflbench.types import Problem, RunConfig
 devices = task_checks.devices
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Config]) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     _, problems = topology.build_early(config, [])
     return check_keys(config) + problems + task_checks.check_objective(config)
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One client per block of features, and no server; each knows its row of the mixing weights, and the labels."""
     task_checks.check_convex(task, config)
     names = party_names("client", task.parties)
@@ -66,7 +66,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     return specs
 
 
-def max_releases(config: RunConfig, rounds: int) -> int:
+def max_releases(config: RunConfig[Config], rounds: int) -> int:
     """How often a client publishes a row: in every iteration."""
     iterations: int = config.algorithm.iterations
     return rounds * iterations
@@ -76,13 +76,13 @@ async def client(
     me: Party,
     data: AlignedPart,
     public: AlignedPublic,
-    config: RunConfig,
+    config: RunConfig[Config],
     weights: dict[str, float],
     planned: np.ndarray | None = None,
 ) -> None:
     """Iterate, and average the dual copy with the neighbours'."""
-    cfg: Config = config.algorithm
-    me.state.model = block = block_descent.make_client(me, data, public, config)
+    cfg = config.algorithm
+    me.state.model = block = block_descent.convex_client(data, public)
     plan(me, planned)
     loss, x = block.loss, block.x
     dual = cfg.dual_lr * public.parties * loss.curvature  # mu_y

@@ -33,14 +33,14 @@ from vflbench.types import Problem, RunConfig
 devices = task_checks.devices
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Config]) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     graph, problems = topology.build_early(config, [])
     problems += check_keys(config) + task_checks.check_objective(config) + task_checks.check_ridge(config)
     return problems + (task_checks.apart(config, graph) if graph is not None else [])
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One client per block of features, and no server; each knows its row of W, and the labels.
 
     Raises
@@ -62,14 +62,14 @@ async def client(
     me: Party,
     data: AlignedPart,
     public: AlignedPublic,
-    config: RunConfig,
+    config: RunConfig[Config],
     weights: dict[str, float],
     width: int,
     bound: float,
 ) -> None:
     """Step on the own gradient, and average with the neighbours."""
-    cfg: Config = config.algorithm
-    me.state.model = block = block_descent.make_client(me, data, public, config)
+    cfg = config.algorithm
+    me.state.model = block = block_descent.convex_client(data, public)
     x, y, alpha, count = block.x, block.loss.y, block.loss.decay, public.parties
 
     def gradient(v: np.ndarray) -> np.ndarray:

@@ -57,16 +57,16 @@ from vflbench.types import Problem, RunConfig, refuse
 devices = task_checks.devices
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Config]) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     graph, problems = topology.build_early(config, [SERVER])
     return check_networks(config) + problems + check_walks(graph, cfg)
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The server, and one client per block of features; all know the walks, the labels and the kind of model."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     task_checks.check_task(task, config)
     graph = topology.build(config.topology, [SERVER], party_names("client", task.parties), config.seed)
     refuse(check_walks(graph, cfg))
@@ -94,9 +94,9 @@ def senders(cfg: Config, public: AlignedPublic, walks: Walks, t: int) -> range |
     return walks.of(t - 1).visits
 
 
-def max_releases(config: RunConfig, rounds: int) -> int:
+def max_releases(config: RunConfig[Config], rounds: int) -> int:
     """How often a client publishes a row at most: to the server once a round, and with each token at every hop."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     return rounds * (1 + cfg.tokens * cfg.hops)
 
 
@@ -109,10 +109,10 @@ def releases(cfg: Config, public: AlignedPublic, walks: Walks, rounds: int) -> n
 
 
 async def server(
-    me: Party, data: JoinedPart | None, public: AlignedPublic, config: RunConfig, walks: Walks, model: Any
+    me: Party, data: JoinedPart | None, public: AlignedPublic, config: RunConfig[Config], walks: Walks, model: Any
 ) -> None:
     """Rebuild the token from representations, hand it out, and update the fusion model."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     me.state.model = centre = make_server(data, public, config, model, me.device)
     me.state.sent = 0
     me.state.h = None
@@ -154,13 +154,13 @@ async def client(
     me: Party,
     data: AlignedPart,
     public: AlignedPublic,
-    config: RunConfig,
+    config: RunConfig[Config],
     walks: Walks,
     model: Any,
     planned: np.ndarray | None = None,
 ) -> None:
     """Send the representation where it is new, and work on the tokens that come by."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     k = me.clients.index(me.name)
     me.state.model = block = make_client(me, data, public, config, model)
     me.state.noise = None  # of what the server has of this client

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from vflbench.algorithms.tokens.block_descent import batch
+from vflbench.cards.algorithms.tokens.token_methods import Keys
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation.party import Party
 from vflbench.models import split_network, vertical
@@ -34,7 +35,9 @@ NOT_COVERED = (
 )
 
 
-def planned(config: RunConfig, task: AlignedTask, releases: Callable[[], np.ndarray]) -> Sequence[np.ndarray | None]:
+def planned(
+    config: RunConfig[Keys], task: AlignedTask, releases: Callable[[], np.ndarray]
+) -> Sequence[np.ndarray | None]:
     """By client how often each of its rows will be released, (N,), or (1,) where that is the same for all.
 
     Without privacy that is None for each.

@@ -23,7 +23,7 @@ from functools import partial
 import numpy as np
 
 from vflbench.algorithms.tokens import published, task_checks, walks
-from vflbench.algorithms.tokens.block_descent import make_client
+from vflbench.algorithms.tokens.block_descent import convex_client
 from vflbench.algorithms.tokens.published import clean, plan, renewed
 from vflbench.algorithms.tokens.step_sizes import client_lr
 from vflbench.algorithms.tokens.walks import Walks
@@ -37,16 +37,16 @@ from vflbench.types import Problem, RunConfig, refuse
 devices = task_checks.devices
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Config]) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     graph, problems = topology.build_early(config, [])
     problems += task_checks.check_objective(config)
     return check_keys(config) + problems + walks.check(graph, 1, config.algorithm.hops, start=config.algorithm.start)
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One client per block of features, and no server; all know the walk and the labels."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     task_checks.check_convex(task, config)
     names = party_names("client", task.parties)
     graph = topology.build(config.topology, [], names, config.seed)
@@ -60,7 +60,7 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     }
 
 
-def max_releases(config: RunConfig, rounds: int) -> int:
+def max_releases(config: RunConfig[Config], rounds: int) -> int:
     """How often a client publishes a row at most: at every hop."""
     hops: int = config.algorithm.hops
     return rounds * hops
@@ -80,14 +80,14 @@ async def client(
     me: Party,
     data: AlignedPart,
     public: AlignedPublic,
-    config: RunConfig,
+    config: RunConfig[Config],
     walks: Walks,
     planned: np.ndarray | None = None,
 ) -> None:
     """Work on the token whenever it comes by."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     k = me.clients.index(me.name)
-    me.state.model = block = make_client(me, data, public, config)
+    me.state.model = block = convex_client(data, public)
     me.state.token = None  # the token, if this client holds it between rounds
     me.state.position = None  # the number of the client that holds it
     me.state.sent = 0

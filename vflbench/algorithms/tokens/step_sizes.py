@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from vflbench.algorithms.tokens.block_descent import epoch
+from vflbench.cards.algorithms.tokens import centralized_gd, mtcd, stcd
 from vflbench.cards.algorithms.tokens.token_methods import NetworkKeys
 from vflbench.data.tasks import AlignedTask
 from vflbench.models import glm
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 NETWORK_LR = 0.01  # learning rate of networks, where lr is null
 
 
-def client_lr(cfg: Any, block: Any, samples: int) -> float:
+def client_lr(cfg: mtcd.Config | centralized_gd.Config | stcd.Config, block: Any, samples: int) -> float:
     """A client's step size: algorithm.lr, or where that is null 1 / L_k, and 0.01 for networks.
 
     For batches of B samples 1 / L_k is multiplied by B / N: larger steps are not stable.
@@ -33,9 +34,9 @@ def client_lr(cfg: Any, block: Any, samples: int) -> float:
     return min(size, samples) / samples / max(block.smoothness, 1e-300)
 
 
-def lr_of(config: RunConfig, lr: float, round: int, samples: int) -> float:
+def lr_of(config: RunConfig[NetworkKeys], lr: float, round: int, samples: int) -> float:
     """The step size of `round`: it starts at `lr`, and falls as algorithm.halve_every and algorithm.anneal say."""
-    cfg: NetworkKeys = config.algorithm
+    cfg = config.algorithm
     if cfg.anneal:
         assert config.rounds is not None  # decided by the runner
         return lr * (0.01 + 0.99 * (1 + math.cos(math.pi * (round - 1) / config.rounds)) / 2)
@@ -81,7 +82,7 @@ class Lanczos:
         return float(values[-1] + self.beside[-1] * abs(vectors[-1, -1]))
 
 
-def warn_of_steps(task: AlignedTask, cfg: Any) -> None:
+def warn_of_steps(task: AlignedTask, cfg: mtcd.Config) -> None:
     """Log a warning where cluster weights meet a step beyond 1 / (L M), M = Q (S + 1): the order of theorem 1's bound.
 
     It warns for convex objectives only: the L of a network is not known.

@@ -36,14 +36,14 @@ from vflbench.types import Problem, RunConfig, convex_problem, refuse
 devices = task_checks.devices
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Config]) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     graph, problems = topology.build_early(config, [SERVER])
     problems += check_step(config, convex_problem(config.dataset) is not None)
     return check_networks(config) + problems + (topology.unreached(graph) if graph is not None else [])
 
 
-def check_step(config: RunConfig, convex: bool) -> list[Problem]:
+def check_step(config: RunConfig[Config], convex: bool) -> list[Problem]:
     """A problem where privacy meets the messages that find a step size."""
     if not convex or config.privacy.name == "none" or config.algorithm.lr is not None:
         return []
@@ -54,7 +54,7 @@ def check_step(config: RunConfig, convex: bool) -> list[Problem]:
     return [Problem("algorithm.lr", "null", allowed)]
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The server, and one client per block of features; all know the labels, and clients do not meet."""
     task_checks.check_task(task, config)
     model = split_network.resolve(config.model, task)
@@ -64,14 +64,16 @@ def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
     return block_descent.parties(task, server, client, counts, model=model)
 
 
-def max_releases(config: RunConfig, rounds: int) -> int:
+def max_releases(config: RunConfig[Config], rounds: int) -> int:
     """How often a client publishes a row at most: once a round."""
     return rounds
 
 
-async def server(me: Party, data: JoinedPart | None, public: AlignedPublic, config: RunConfig, model: Any) -> None:
+async def server(
+    me: Party, data: JoinedPart | None, public: AlignedPublic, config: RunConfig[Config], model: Any
+) -> None:
     """Send the token to all clients, and update the fusion model."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     me.state.model = centre = make_server(data, public, config, model, me.device)
     if me.fresh and cfg.lr is None and public.objective is not None:
         gram = Lanczos(public.samples, me.rng("init"))
@@ -99,12 +101,12 @@ async def client(
     me: Party,
     data: AlignedPart,
     public: AlignedPublic,
-    config: RunConfig,
+    config: RunConfig[Config],
     model: Any,
     planned: np.ndarray | None = None,
 ) -> None:
     """Send the representation, get the token, and take Q steps."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     q = cfg.local_steps
     me.state.model = block = make_client(me, data, public, config, model)
     plan(me, planned)

@@ -2,7 +2,7 @@
 
 import logging
 
-from vflbench.cards.algorithms.tokens.token_methods import OWN_PENALTY
+from vflbench.cards.algorithms.tokens.token_methods import OWN_PENALTY, Keys, NetworkKeys
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.party import party_names
@@ -36,7 +36,7 @@ def warn_of_pieces(graph: Topology) -> None:
 ONLY_RIDGE = "minimises a quadratic: use ridge regression with alpha above 0, or mtcd, stcd, svfl, dcpa"
 
 
-def check_ridge(config: RunConfig) -> list[Problem]:
+def check_ridge(config: RunConfig[Keys]) -> list[Problem]:
     """A problem where the data set, before it is loaded, is no ridge regression."""
     problem = convex_problem(config.dataset)
     if problem in (None, "ridge"):
@@ -44,7 +44,7 @@ def check_ridge(config: RunConfig) -> list[Problem]:
     return [Problem("dataset.problem", problem, f"{config.algorithm.name} {ONLY_RIDGE}")]
 
 
-def apart(config: RunConfig, graph: Topology) -> list[Problem]:
+def apart(config: RunConfig[Keys], graph: Topology) -> list[Problem]:
     """A problem where not all clients have a path to each other."""
     if len(graph.components) == 1:
         return []
@@ -53,7 +53,7 @@ def apart(config: RunConfig, graph: Topology) -> list[Problem]:
     return [Problem("topology", config.topology.name, allowed)]
 
 
-def ridge_graph(task: AlignedTask, config: RunConfig) -> tuple[list[str], Topology]:
+def ridge_graph(task: AlignedTask, config: RunConfig[Keys]) -> tuple[list[str], Topology]:
     """The clients of a ridge regression without a server, and their graph.
 
     Raises
@@ -70,12 +70,12 @@ def ridge_graph(task: AlignedTask, config: RunConfig) -> tuple[list[str], Topolo
     return names, graph
 
 
-def devices(task: AlignedTask, config: RunConfig) -> tuple[str, ...]:
+def devices(task: AlignedTask, config: RunConfig[Keys]) -> tuple[str, ...]:
     """The devices that these methods compute on: convex objectives are NumPy's (models/glm.py)."""
     return DEVICES if task.objective is None else ("cpu",)
 
 
-def check_parties(task: AlignedTask, config: RunConfig) -> None:
+def check_parties(task: AlignedTask, config: RunConfig[Keys]) -> None:
     """Check that algorithm.parties is the task's number: topology and walks were checked for it.
 
     Raises
@@ -87,14 +87,14 @@ def check_parties(task: AlignedTask, config: RunConfig) -> None:
         raise ConfigError([Problem("algorithm.parties", config.algorithm.parties, allowed)])
 
 
-def check_objective(config: RunConfig) -> list[Problem]:
+def check_objective(config: RunConfig[Keys]) -> list[Problem]:
     """A problem where the data set, before it is loaded, says that it has no convex objective; see `check_convex`."""
     if convex_problem(config.dataset):
         return []
     return [Problem("dataset", config.dataset.name, NO_OBJECTIVE.format(config.algorithm.name))]
 
 
-def check_convex(task: AlignedTask, config: RunConfig) -> None:
+def check_convex(task: AlignedTask, config: RunConfig[Keys]) -> None:
     """Check a task of a method that needs a convex objective.
 
     Raises
@@ -106,7 +106,7 @@ def check_convex(task: AlignedTask, config: RunConfig) -> None:
         raise ConfigError([Problem("dataset", task.name, NO_OBJECTIVE.format(config.algorithm.name))])
 
 
-def check_task(task: AlignedTask, config: RunConfig) -> None:
+def check_task(task: AlignedTask, config: RunConfig[NetworkKeys]) -> None:
     """Check a task of a method that also trains networks.
 
     Raises

@@ -33,14 +33,14 @@ from vflbench.types import Problem, RunConfig
 devices = task_checks.devices
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Config]) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     graph, problems = topology.build_early(config, [])
     problems += check_keys(config) + task_checks.check_objective(config) + task_checks.check_ridge(config)
     return problems + (task_checks.apart(config, graph) if graph is not None else [])
 
 
-def parties(task: AlignedTask, config: RunConfig) -> dict[str, PartySpec]:
+def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One client per block of features, and no server; each knows its place in the tree, and the labels.
 
     Raises
@@ -74,13 +74,13 @@ async def client(
     me: Party,
     data: AlignedPart,
     public: AlignedPublic,
-    config: RunConfig,
+    config: RunConfig[Config],
     parent: str | None,
     children: list[str],
 ) -> None:
     """Multiply, add up what comes from below, and move along the direction that comes from above."""
-    cfg: Config = config.algorithm
-    me.state.model = block = block_descent.make_client(me, data, public, config)
+    cfg = config.algorithm
+    me.state.model = block = block_descent.convex_client(data, public)
     me.state.p = block.loss.y.copy()
     if parent is None:
         me.state.r = me.state.p

@@ -46,7 +46,7 @@ class Config(WorkerKeys):
     beta: float
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Config]) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
     beta, m = config.algorithm.beta, config.algorithm.workers
     # Without gradients, an exchange scales the distance of the workers' mean from the centre by 1 - beta - beta / m.

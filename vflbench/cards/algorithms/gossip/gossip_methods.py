@@ -47,14 +47,14 @@ class AveragingKeys(WorkerKeys):
     weights: Literal["metropolis", "uniform"]
 
 
-def check_pools(config: RunConfig) -> list[Problem]:
+def check_pools(config: RunConfig[WorkerKeys]) -> list[Problem]:
     """Return a problem where there are too few workers to lead and to follow."""
     few = config.algorithm.workers < 3
     allowed = "must be at least 3: leaders must outnumber followers"
     return [Problem("algorithm.workers", config.algorithm.workers, allowed)] if few else []
 
 
-def check_causal(config: RunConfig) -> list[Problem]:
+def check_causal(config: RunConfig[WorkerKeys]) -> list[Problem]:
     """Return a problem where messages have no times of their own, which a time-dependent method needs."""
     allowed = f"{config.algorithm.name} depends on when each message comes: causal"
     return [] if config.network.timing == "causal" else [Problem("network.timing", config.network.timing, allowed)]

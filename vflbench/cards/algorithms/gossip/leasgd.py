@@ -56,9 +56,9 @@ class Config(WorkerKeys):
     rho: Annotated[float, Range(at_least=0)] | None
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Config]) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     problems = gossip_methods.check_pools(config)
     if cfg.alpha is not None and cfg.rho is not None:
         problems.append(Problem("algorithm.rho", cfg.rho, "alpha is lr times rho: give one of the two"))

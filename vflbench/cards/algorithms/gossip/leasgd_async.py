@@ -47,9 +47,9 @@ class Config(WorkerKeys):
     partners: Literal["ranked", "random"]
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Config]) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     problems = gossip_methods.check_pools(config)
     if not 0 <= cfg.spread < 1:
         problems.append(Problem("algorithm.spread", cfg.spread, "must be at least 0 and below 1"))

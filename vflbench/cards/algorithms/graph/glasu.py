@@ -45,7 +45,7 @@ class Config(AggregationKeys):
     sampling: Literal["own", "undropped"]
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Config]) -> list[Problem]:
     """What is wrong across keys."""
     problems = graph_methods.check(config)
     if config.algorithm.sampling == "undropped" and config.privacy.name == "edge_rr":

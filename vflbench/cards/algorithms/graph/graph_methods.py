@@ -55,7 +55,7 @@ class GradientKeys:
     gradient_clip: Positive | None
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Keys]) -> list[Problem]:
     """What is wrong across keys: the layers of aggregation, and the width that parties share."""
     cfg = config.algorithm
     problems = (

@@ -65,7 +65,7 @@ class AdmmKeys(Keys):
     proximal: bool
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Keys]) -> list[Problem]:
     """What is wrong across the keys that the methods over joins share."""
     cfg, attack, problems = config.algorithm, config.attack, []
     convex = convex_problem(config.dataset)
@@ -76,7 +76,7 @@ def check(config: RunConfig) -> list[Problem]:
     admm = isinstance(cfg, AdmmKeys)  # starts from predictions 0, whatever the model
     if attack.name != "none" and not linear and not (attack.name == "residual_labels" and admm):
         problems.append(Problem("attack", attack.name, allowed))
-    exact = admm and cfg.solver == "exact"
+    exact = isinstance(cfg, AdmmKeys) and cfg.solver == "exact"
     if exact and not linear:
         problems.append(Problem("algorithm.solver", "exact", f"{allowed}; use sgd"))
     if exact and trains_privately(config.privacy):

@@ -57,7 +57,7 @@ class Config:
     default_rounds: Count
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Config]) -> list[Problem]:
     """What is wrong across keys: the model must be the linear one."""
     model, problems = config.model, []
     if model.relu_output:

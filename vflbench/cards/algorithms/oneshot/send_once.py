@@ -86,7 +86,7 @@ class Config:
     default_rounds: Count
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Config]) -> list[Problem]:
     """What is wrong across keys: a codec that finds nothing to compress, and images that are none any more."""
     cfg, problems = config.algorithm, []
     if problem := convex_problem(config.dataset):

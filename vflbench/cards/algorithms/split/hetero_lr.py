@@ -83,9 +83,9 @@ class Config(Keys):
     gradient: Literal["exact", "taylor"] | None
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Config]) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     problems = split_methods.check_learning(config)
     if config.model.relu_output:
         problems.append(Problem("model.relu_output", True, "scores are linear here: false"))
@@ -99,6 +99,6 @@ def check(config: RunConfig) -> list[Problem]:
     return problems
 
 
-def sealed(config: RunConfig) -> str:
+def sealed(config: RunConfig[Config]) -> str:
     """The protection, as a user writes it."""
     return f"protection={config.protection.name}"

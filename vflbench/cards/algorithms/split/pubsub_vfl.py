@@ -61,9 +61,9 @@ class Config(Keys):
     memory: list[list[float]]
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Config]) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     problems = split_methods.check_asynchronous(config)
     if cfg.deadline is not None and cfg.deadline <= 2e-3 * config.network.client_server.latency_ms:
         there_and_back = (
@@ -82,7 +82,7 @@ def check(config: RunConfig) -> list[Problem]:
     return problems
 
 
-def check_planner(config: RunConfig) -> list[Problem]:
+def check_planner(config: RunConfig[Config]) -> list[Problem]:
     """What is wrong with the planner's keys, and which other options the planner cannot plan for."""
     cfg, network, problems = config.algorithm, config.network, []
     if not cfg.batch_sizes or min(cfg.batch_sizes) < 1:

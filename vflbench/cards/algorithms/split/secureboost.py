@@ -75,9 +75,9 @@ class Config:
     default_rounds: Count
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Config]) -> list[Problem]:
     """Rules across keys, before any data is loaded."""
-    cfg: Config = config.algorithm
+    cfg = config.algorithm
     problems = split_methods.check_learning(config)
     if cfg.goss and (cfg.top_rate + cfg.other_rate > 1 or (cfg.top_rate < 1 and not cfg.other_rate)):
         allowed = f"with top_rate={cfg.top_rate}: above 0, and at most 1 together"

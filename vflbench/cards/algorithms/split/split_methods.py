@@ -52,13 +52,13 @@ class PairKeys(Keys):
     workers: int
 
 
-def check_learning(config: RunConfig) -> list[Problem]:
+def check_learning(config: RunConfig[object]) -> list[Problem]:
     """A problem where the data set, before it is loaded, says that nothing is held out; see `check_task`."""
     problem = convex_problem(config.dataset)
     return [Problem("dataset.problem", problem, HELD_OUT)] if problem else []
 
 
-def check_asynchronous(config: RunConfig) -> list[Problem]:
+def check_asynchronous(config: RunConfig[Keys]) -> list[Problem]:
     """Return a problem where the network does not say when each message comes.
 
     Methods whose passive workers run ahead depend on it.

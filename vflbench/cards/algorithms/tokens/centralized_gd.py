@@ -33,12 +33,12 @@ class Config(NetworkKeys):
     lr: float | None
 
 
-def check(config: RunConfig) -> list[Problem]:
+def check(config: RunConfig[Config]) -> list[Problem]:
     """What is wrong across keys."""
     return token_methods.check_networks(config) + check_step(config, convex_problem(config.dataset) is not None)
 
 
-def check_step(config: RunConfig, convex: bool) -> list[Problem]:
+def check_step(config: RunConfig[Config], convex: bool) -> list[Problem]:
     """A problem where privacy meets a step size that is found from the data."""
     found = convex and config.privacy.name != "none" and config.algorithm.lr is None
     return [Problem("algorithm.lr", "null", PRIVATE_LR)] if found else []

@@ -40,10 +40,11 @@ class NetworkKeys(Keys):
     aggregation: Literal["sum", "concat"]
 
 
-def check_keys(config: RunConfig) -> list[Problem]:
+def check_keys(config: RunConfig[Keys]) -> list[Problem]:
     """What is wrong across the keys that these methods share."""
     cfg, problems = config.algorithm, []
-    if config.model is not None and config.model.name in (*SHARES, COMPOSED) and cfg.aggregation != "sum":
+    summed = config.model is not None and config.model.name in (*SHARES, COMPOSED)
+    if summed and isinstance(cfg, NetworkKeys) and cfg.aggregation != "sum":
         shares = config.model.name in SHARES
         allowed = f"the scores of {config.model.name} are a sum: use sum" if shares else "model.aggregate says it"
         problems.append(Problem("algorithm.aggregation", cfg.aggregation, allowed))
@@ -54,7 +55,7 @@ def check_keys(config: RunConfig) -> list[Problem]:
     return problems
 
 
-def check_networks(config: RunConfig) -> list[Problem]:
+def check_networks(config: RunConfig[NetworkKeys]) -> list[Problem]:
     """As `check_keys`, for methods that also train networks."""
     cfg, problems = config.algorithm, check_keys(config)
     if cfg.anneal and cfg.halve_every is not None:
