@@ -208,16 +208,11 @@ def plan(
     lacking = _Lacking(hydra, typed, of_run, plains, sweeping and loading and not adaptive)
     judged = Judged(found.problems, (o.key_or_group for o in typed))
     misnamed = not loading or bool(found.problems) or any(o.key_or_group not in lacking.somewhere for o in of_run)
+    overridden = {o.key_or_group for o in typed}
     for composed, values in zip(every, plains, strict=True):
         kinds = kinds_of(values)
-        for override in of_run:
-            guessed = judged.unknown(override.key_or_group)
-            problems = value_problems(override, values, kinds, groups, adaptive, guessed)
-            told = override in found.faulty and override.key_or_group not in lacking.somewhere  # once is enough
-            if not told and not (problems and lacking.notes(override, composed, values)):
-                found.note(problems, override)
+        _note_values(of_run, composed, values, found, lacking, judged, kinds=kinds, groups=groups, adaptive=adaptive)
         if sweeping and not unknown:  # the option files themselves; a single run's are converted as a whole below
-            overridden = {o.key_or_group for o in typed}
             found.note(p for p in convert_run(values, kinds)[1] if p.key not in overridden)
     if sweeping or unknown:
         refuse(found.problems)
@@ -228,6 +223,23 @@ def plan(
     judged = Judged(found.problems, judged.typed)
     sound = [line(o) for o in typed if o not in found.faulty and not judged.unknown(o.key_or_group)]
     return _run_plan(hydra, sound, whole, base, found, judged)
+
+
+def _note_values(
+    of_run: list[Override],
+    composed: DictConfig,
+    values: dict[str, Any],
+    found: _Findings,
+    lacking: _Lacking,
+    judged: Judged,
+    **how: Any,
+) -> None:
+    """Note what is wrong with the values that a run's keys are given, in one combination of a sweep's options."""
+    for override in of_run:
+        problems = value_problems(override, values, guessed=judged.unknown(override.key_or_group), **how)
+        told = override in found.faulty and override.key_or_group not in lacking.somewhere  # once is enough
+        if not told and not (problems and lacking.notes(override, composed, values)):
+            found.note(problems, override)
 
 
 def of_dataset(hydra: Session, overrides: Sequence[str]) -> Any:

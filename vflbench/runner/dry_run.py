@@ -1,6 +1,8 @@
 """What a run would send: one round is run in memory, measured and thrown away."""
 
-import dataclasses
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,26 +29,13 @@ def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
     data = f"{source.kind} data" + (f": {source.lacks}" if source.lacks else "")
     lines = [
         f"{info.name} on {config.dataset.name} ({data}), {federation.rounds} rounds, "
-        f"{network_label(dataclasses.asdict(config.network))}",
+        f"{network_label(asdict(config.network))}",
         *of_files(federation),
         *(f"adapted to the data: {key}={one['used']} ({one['default']})" for key, one in adapted.items()),
         "",
         "parties",
     ]
-    for name, spec in federation.specs.items():
-        shapes = []
-        if spec.data is not None:
-            for item in dataclasses.fields(spec.data):
-                value = getattr(spec.data, item.name)
-                if isinstance(value, np.ndarray):
-                    shapes.append(f"{item.name} {tuple(value.shape)} {value.dtype}")
-        parameters = sum(
-            p.numel() for _, v in engine.parties[name].state if isinstance(v, torch.nn.Module) for p in v.parameters()
-        )
-        lines.append(
-            f"  {name:12} {spec.role:8} "
-            f"{', '.join([*shapes, *([f'{parameters:,} parameters'] if parameters else [])]) or 'no data'}"
-        )
+    lines += _parties(federation, engine)
     ledger = engine.ledger.take()
     tags, names = list(engine.ledger.tags), list(engine.parties)
     lines += [
@@ -78,3 +67,14 @@ def dry_run(config: RunConfig, info: AlgorithmInfo) -> str:
         once = f"{human_bytes(shipped['bytes'])} ({shipped['form']}), {shipped['seconds']:.4g} s"
         lines.append(f"the data themselves, sent once (ship it): {once}")
     return "\n".join(lines)
+
+
+def _parties(federation: Federation, engine: Any) -> Iterator[str]:
+    """A line for each party: its role, the shapes of its data, and its parameters."""
+    for name, spec in federation.specs.items():
+        given = {} if spec.data is None else {item.name: getattr(spec.data, item.name) for item in fields(spec.data)}
+        shapes = [f"{key} {one.shape} {one.dtype}" for key, one in given.items() if isinstance(one, np.ndarray)]
+        models = [value for _, value in engine.parties[name].state if isinstance(value, torch.nn.Module)]
+        parameters = sum(p.numel() for model in models for p in model.parameters())
+        held = [*shapes, *([f"{parameters:,} parameters"] if parameters else [])]
+        yield f"  {name:12} {spec.role:8} {', '.join(held) or 'no data'}"
