@@ -28,6 +28,8 @@ def test_more_parties_than_columns(tmp_path: Path, caplog: pytest.LogCaptureFixt
         adapted = run(tmp_path / "default", "algorithm=svfl", *CONVEX)
     assert adapted.manifest["adapted"] == {"algorithm.parties": {"default": 40, "used": 24}}
     assert adapted.summary["adapted"] == adapted.manifest["adapted"]
+    assert adapted.manifest["layers"]["algorithm.parties"] == {"layer": "adapted", "from": "the data"}
+    assert adapted.manifest["layers"]["algorithm"] == {"layer": "typed", "from": "the command line"}
     assert "algorithm.parties=24: its default, 40, does not fit ridge" in caplog.text
     typed = run(tmp_path / "typed", "algorithm=svfl", "algorithm.parties=24", *CONVEX)
     assert "adapted" not in typed.manifest
@@ -91,4 +93,4 @@ def test_what_a_file_of_the_user_or_a_command_says_is_no_default(tmp_path: Path)
     ):
         typed = ["algorithm=svfl", "dataset=ridge", *words]
         with config.session(typed, folder) as hydra:
-            assert config.untyped(config.compose(hydra, typed)) == expected
+            assert config.layers.untyped(config.compose(hydra, typed).hydra) == expected

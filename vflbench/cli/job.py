@@ -235,6 +235,7 @@ def _run(
         "plain": config.without_secrets(cfg),
         "identity": config_hash(config.plain(cfg)),
         "hidden": config.from_environment(cfg),
+        "layers": config.layers.told(cast(DictConfig, HydraConfig.get())),
     }
     summary: dict[str, Any] = run(
         run_config, folder, clear=partial(folders.clear, folder, run_config.overwrite, cfg), **how

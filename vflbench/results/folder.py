@@ -363,8 +363,8 @@ _MANIFEST: dict[str, Any] = {
 }
 _MANIFEST_OPTIONAL: dict[str, Any] = {
     "semantics": int, "plugins": dict,
-    "choices": dict, "command": _TEXT_OR_NULL, "versions": dict, "git": (dict, type(None)), "hardware": dict,
-    "platform": str,
+    "choices": dict, "layers": dict, "command": _TEXT_OR_NULL, "versions": dict, "git": (dict, type(None)),
+    "platform": str, "hardware": dict,
     "data": dict, "rounds": int, "compute_clock": str, "parties": dict, "cores": _NUMBER, "repriced_from": dict,
     "payload": {"value_bytes": int, "outputs": int}, "assumed": list,
 }  # fmt: skip

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,6 +47,7 @@ def run(
     identity: str,  # its hash
     hidden: Mapping[str, str],  # texts that come from the environment, and the names by which files have them
     info: AlgorithmInfo,
+    layers: Mapping[str, Any] = MappingProxyType({}),  # key -> where its value comes from, if it is no default
     quiet: bool = False,  # no progress bar
     clear: Callable[[], None] | None = None,  # removes the run to replace: called when nothing can be refused any more
     draw: Callable[[Path, dict[str, Any]], None] | None = None,  # draws the curve, of the folder and the summary
@@ -68,7 +70,7 @@ def run(
         files.prepare(folder)
         if clear is not None:
             clear()
-        manifest = _manifest(federation, host, command, choices, plain, identity, hidden)
+        manifest = _manifest(federation, host, command, choices, layers, plain, identity, hidden)
         opened = time.perf_counter()
         checkpoints = Checkpoints(folder / "checkpoint", manifest["config_hash"])
         saved = _saved(federation, folder, checkpoints, manifest["data"])
@@ -101,16 +103,19 @@ def _manifest(
     host: Host | None,
     command: str,
     choices: dict[str, str],
+    layers: Mapping[str, Any],
     plain: dict[str, Any],
     identity: str,
     hidden: Mapping[str, str],
 ) -> dict[str, Any]:
     """What the manifest says at the start; the arguments are those of `run`."""
+    adapted = federation.facts.get("adapted", {})
     return {
         "schema": files.SCHEMA,
         "config": files.infinities(plain),
         "config_hash": identity,
         "choices": choices,
+        "layers": {**layers, **{key: {"layer": "adapted", "from": "the data"} for key in adapted}},
         "semantics": SEMANTICS,
         "plugins": registry.plugin_sources(plain),
         **provenance.collect(command, torch.get_num_threads(), federation.device),
@@ -122,7 +127,7 @@ def _manifest(
         "cores": federation.cores,
         "payload": federation.payload,
         "assumed": federation.assumed,
-        **({"adapted": adapted} if (adapted := federation.facts.get("adapted")) else {}),
+        **({"adapted": adapted} if adapted else {}),
         **({"environment": config_hash(hidden)} if hidden else {}),  # runs that differ in it alone are two
         **({"broker": host.broker.facts} if host and host.broker else {}),
     }
