@@ -19,6 +19,11 @@ def test_neighbours_by_hand():
     assert edges.T.tolist() == [[0, 1], [1, 0], [1, 2], [2, 1], [2, 3], [3, 2]]
 
 
+def test_each_image_has_at_least_as_many_neighbours_as_asked_for():
+    few, many = (load(Config(neighbours=count), "graph", 3, 0, None).all_edges for count in (1, 9))
+    assert np.bincount(few[0]).min() == 1 and np.bincount(many[0]).min() == 9
+
+
 def test_wrong_values_are_configuration_errors():
     _, problems = convert(Config, {"keep_edges": 2, "source": "synthetic", "neighbours": 0, "validation": 1798})
     assert [problem.key for problem in problems] == ["keep_edges", "source", "neighbours", "validation"]

@@ -27,6 +27,12 @@ def test_the_join_is_duplication_times_as_long_and_no_table_is(duplication):
     assert len(pairs) == 200 * duplication, "another row of the first dimension each time"
 
 
+def test_there_are_as_many_dimensions_as_asked_for_and_the_join_is_no_longer() -> None:
+    task = load(replace(SMALL, dimensions=3), "relational", 1, 0, None)
+    assert task.tables == ("facts", "dimension_1", "dimension_2", "dimension_3") and len(task.joins) == 3
+    assert {len(rows) for rows in joined(make(replace(SMALL, dimensions=3))).values()} == {200 * SMALL.duplication}
+
+
 def test_rows_that_are_left_over_join_with_nothing():
     raw = make(replace(SMALL, duplication=5))  # 64 = 12 x 5 + 4
     rows = joined(raw)

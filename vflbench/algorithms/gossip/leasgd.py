@@ -18,14 +18,15 @@ Departures from the paper, and what it leaves open (values of eta, tau, k and al
    equal.
 2. Workers are ranked by a running mean of mini-batch losses: 0.9 of the mean so far and 0.1 of the latest. (The paper
    says "loss value", but not which.) At t = 0 the loss is that of a batch drawn only for ranking. ranking=validation
-   ranks by a part of the worker's own rows that it does not train on. ranking=noisy: see 5.
+   ranks by a part of the worker's own rows (validation_fraction) that it does not train on. ranking=noisy: see 5.
 3. The elected worker announces all roles to all workers (m bytes a message, not one bit). Each worker then draws the
    matching of every exchange from the common stream `topology`, without further messages.
 4. mode=star is the system that Proposition 1 analyses: the worker with the highest loss follows, and all others lead.
    Each leader meets the follower.
-5. With privacy=dp_sgd a worker sends the noisy mean loss of a random batch of its own (ranking=noisy). Losses have a
-   budget of their own (ranking_epsilon), and models get what is left of epsilon. With another ranking models carry
-   noise, but losses do not: these, and so the roles, are outside of epsilon, and `covers` says `model`.
+5. With privacy=dp_sgd a worker sends the noisy mean loss of a random batch of its own (ranking=noisy). A loss of an
+   example counts as ranking_clip at most. Losses have a budget of their own (ranking_epsilon), and models get what is
+   left of epsilon. With another ranking models carry noise, but losses do not: these, and so the roles, are outside of
+   epsilon, and `covers` says `model`.
 6. L2 (weight_decay) is part of g, but with privacy=dp_sgd it is neither clipped nor noised. (The paper puts it into the
    loss, whose gradient is then clipped.) It depends on the rows only through w, so epsilon is the same. The losses of 2
    are without it.

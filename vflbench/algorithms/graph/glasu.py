@@ -10,7 +10,7 @@ server aggregates representations after K of the L layers only (lazy), and each 
     paper                        here
     M, L, K, Q, S, T             parties, layers, aggregations, local_steps, batch_size, rounds
     F, eta                       fanout, lr
-    I = {l_1 < ... < l_K}        model.ends (aggregation_layers)
+    I = {l_1 < ... < l_K}        model.ends: evenly spaced, or the key aggregation_layers
     S_m[l]                       levels[l]
     A(E_m(S[l+1], S[l]))         blocks[l]
     H_m^+[l]                     h_own

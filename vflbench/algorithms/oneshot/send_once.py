@@ -23,7 +23,7 @@ Departures, and what the source leaves open
 1. A column's bins are as many as it has distinct values, at most `bins`, and it is packed by that number.
 2. Bin numbers arrive standardised by the training rows' mean and spread. Trees do not notice, other learners need it.
 3. Without columns worth their noise, trees are worse than alone. So the active party trains alone, too, and validation
-   chooses. The summary says which was chosen, as `one_shot`.
+   chooses. The summary says which was chosen, as `one_shot`. fallback=false leaves that out.
 4. privacy=gaussian_embedding and gdp_embedding add noise to a row before it is binned or projected: what is sent is
    post-processing of one release, and the unit is the row itself. Edges and directions are fitted on noisy rows.
    Held-out rows carry no noise, or under privacy.serving=noisy that of training rows.

@@ -11,6 +11,7 @@ SecureBoost+: Chen et al., arXiv 2110.10927.
     leaf      -learning_rate G / (H + l2), which stays at the active party
 
     gain = G_l^2 / (H_l + l2) + G_r^2 / (H_r + l2) - G^2 / (H + l2); of equals the lower party, column and bin
+    a split needs H_l and H_r of at least min_child_weight
 
     bytes, per tree and passive party      in clear      paillier, of c bytes a ciphertext
     gradient, n rows                       8 n           2 c n; packing: c n
@@ -30,10 +31,13 @@ Departures
 3. More than two classes: a tree for each class in every round, on the softmax. A regression's targets are learnt with
    mean 0 and variance 1.
 4. With goss=true (SecureBoost+) passive parties are told which rows are kept (tag `rows`), and keep all in their nodes.
-   That tells much of the labels, encrypted or not: rows of a rare class are kept more often.
+   That tells much of the labels, encrypted or not: rows of a rare class are kept more often. Kept are the share
+   top_rate with the largest gradients, and other_rate of all rows, drawn from the rest.
 5. The public key of an encryption is not sent: a ciphertext's length, once.
 6. scikit-learn grows trees leaf by leaf, not level by level, so no learner here that gets the data themselves equals
    this one to the last bit. One party with all columns does (departure 1).
+7. first_tree=active is the paper's reduced leakage (RL-SecureBoost): the active party grows the first tree alone, as
+   its nodes tell most about labels.
 """
 
 from collections.abc import Sequence
