@@ -18,7 +18,7 @@ import yaml
 from hydra.core.config_store import ConfigStore
 
 import vflbench
-from vflbench import cli, contracts, defaults, exposure, registry
+from vflbench import cli, contract_checks, defaults, exposure, registry
 from vflbench.choosing import candidates, question
 from vflbench.results.reader import Run
 from vflbench.runner.costs import network_config
@@ -365,7 +365,7 @@ def shown(path: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_card_and_programs_in_this_repository_are_the_module_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     place = "algorithms/gossip/averaged.py"
     card, programs = (shown(f"{room}/{place}", monkeypatch) for room in ("vflbench/cards", "vflbench"))
-    contracts.check_algorithm(card, programs)
+    contract_checks.check_algorithm(card, programs)
     plugin = registry.card("algorithm", "averaged")
     assert card.EXPOSES == plugin.EXPOSES and dataclasses.replace(plugin.ALGORITHM, place=11) == card.ALGORITHM
     assert dataclasses.asdict(card.Config()) == dataclasses.asdict(registry.option_config("algorithm", "averaged")())
@@ -373,7 +373,7 @@ def test_card_and_programs_in_this_repository_are_the_module_of_the_page(monkeyp
     assert card.ALGORITHM.place not in taken  # each has a place of its own
     place = "data/tabular/wine.py"
     card, programs = (shown(f"{room}/{place}", monkeypatch) for room in ("vflbench/cards", "vflbench"))
-    contracts.check_dataset(card, programs)
+    contract_checks.check_dataset(card, programs)
     assert registry.datasets()["wine"] == card.DATASETS[0]
     assert dataclasses.asdict(card.Config()) == dataclasses.asdict(registry.option_config("dataset", "wine")())
 

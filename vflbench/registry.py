@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from vflbench import contracts
+from vflbench import contract_checks, contracts
 from vflbench.defaults import ROOMS
 from vflbench.defaults import config_dir as config_dir
 from vflbench.types import (
@@ -36,8 +36,10 @@ CARDS = ROOT / "cards"
 # Open groups: their folders, whose last parts name the entry points.
 GROUPS = {group: room for group, room in ROOMS.items() if group not in ("algorithm", "dataset", "model")}
 CHECKS: dict[str, Callable[[ModuleType, ModuleType], None]] = {
-    **{group: functools.partial(contracts.check_option, group) for group in GROUPS},
-    **{"algorithm": contracts.check_algorithm, "dataset": contracts.check_dataset, "model": lambda card, module: None},
+    **{group: functools.partial(contract_checks.check_option, group) for group in GROUPS},
+    "algorithm": contract_checks.check_algorithm,
+    "dataset": contract_checks.check_dataset,
+    "model": lambda card, module: None,
 }
 log = logging.getLogger(__name__)
 Info = TypeVar("Info")

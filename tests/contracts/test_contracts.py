@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vflbench import contracts, registry
+from vflbench import contract_checks, contracts, registry
 from vflbench.federation.party import PartySpec
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.types import FederationError, Sent, VflbenchError
@@ -103,12 +103,12 @@ def load_row(path): ...
 def test_an_algorithm_that_keeps_the_contract_is_taken(tmp_path: Path, before: str, after: str) -> None:
     text = GOOD.replace(before, after).replace("import dataclass\n", "import dataclass, field\n")
     text = text if "sequence" not in after else text.replace('"parameters",)', '"predictions",)')
-    contracts.check_algorithm(module(tmp_path, text))
+    contract_checks.check_algorithm(module(tmp_path, text))
 
 
 def test_a_data_set_that_keeps_the_contract_is_taken(tmp_path: Path) -> None:
-    contracts.check_dataset(module(tmp_path, DATA))
-    contracts.check_dataset(
+    contract_checks.check_dataset(module(tmp_path, DATA))
+    contract_checks.check_dataset(
         module(tmp_path, DATA.replace("def load(config, layout, parties, seed, root): ...", HELPERS))
     )
 
@@ -209,7 +209,7 @@ def test_an_algorithm_that_breaks_it_is_told_what_is_expected(
 ) -> None:
     assert before in GOOD
     with pytest.raises(VflbenchError) as refused:
-        contracts.check_algorithm(module(tmp_path, GOOD.replace(before, after)))
+        contract_checks.check_algorithm(module(tmp_path, GOOD.replace(before, after)))
     assert told in str(refused.value) and str(tmp_path / "mine.py") in str(refused.value)
 
 
@@ -244,7 +244,7 @@ def test_an_algorithm_that_breaks_it_is_told_what_is_expected(
 def test_a_data_set_that_breaks_it_is_told_what_is_expected(tmp_path: Path, before: str, after: str, told: str) -> None:
     assert before in DATA
     with pytest.raises(VflbenchError) as refused:
-        contracts.check_dataset(module(tmp_path, DATA.replace(before, after)))
+        contract_checks.check_dataset(module(tmp_path, DATA.replace(before, after)))
     assert told in str(refused.value)
 
 

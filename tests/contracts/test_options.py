@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.test_contracts import module
-from vflbench import contracts, registry
+from vflbench import contract_checks, contracts, registry
 from vflbench.types import VflbenchError
 
 HEAD = """
@@ -111,7 +111,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("group", contracts.OPTIONS)
 def test_an_option_that_keeps_the_contract_is_taken(group: str, tmp_path: Path) -> None:
-    contracts.check_option(group, module(tmp_path, text(group)))
+    contract_checks.check_option(group, module(tmp_path, text(group)))
 
 
 def test_every_option_of_ours_keeps_it() -> None:
@@ -170,5 +170,5 @@ def refused(group: str, before: str, after: str, told: str, tmp_path: Path) -> N
     good = text(group)
     assert before in good
     with pytest.raises(VflbenchError) as error:
-        contracts.check_option(group, module(tmp_path, good.replace(before, after)))
+        contract_checks.check_option(group, module(tmp_path, good.replace(before, after)))
     assert told in str(error.value) and str(tmp_path / "mine.py") in str(error.value)
