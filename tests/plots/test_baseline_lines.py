@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from vflbench.plots import baseline_lines, curves, report, report_terminal
+from vflbench.plots import baseline_lines, curves, report, report_html, report_terminal
 from vflbench.types import Metric
 
 SHIPPED = {"bytes": 12_000_000, "seconds": 5.0, "form": "float32", "stored": 12_000_000, "largest": 6_000_000}
@@ -195,7 +195,7 @@ def test_the_page_draws_and_lists_them(browser: Any, make_run: Any, tmp_path: Pa
     run = make_run("r", extra=floor())
     page = tmp_path / "report.html"
     networks = {"lan": (1.0, 1.0)}
-    page.write_text(report.to_html(report.read([run.folder], {"glasu": False}), networks), encoding="utf-8")
+    page.write_text(report_html.to_html(report.read([run.folder], {"glasu": False}), networks), encoding="utf-8")
     for kind in ("performance", "browser"):
         browser.get_log(kind)
     browser.get(page.as_uri())

@@ -12,7 +12,7 @@ from rich.console import Console
 import vflbench
 from tests.plots.test_report import write_run
 from vflbench import cli, exposure
-from vflbench.plots import curves, demands, report, values
+from vflbench.plots import curves, demands, report, report_html, values
 from vflbench.plots.curves import Picture
 from vflbench.plots.demands import Seen
 from vflbench.plots.provenance import provenance
@@ -145,7 +145,7 @@ def test_an_unverified_method_meets_no_requirement_and_is_named(
     words = {setting.algorithm: demands.seen(setting).words for setting in found.panels[0].settings}
     assert words["glasu"] == "embedding, labels (unverified)" and "unverified" not in words["graph_once"]
     assert "Unverified, so no privacy requirement is met: GLASU" in report.caveat(found.panels[0])
-    page = report.to_html(found, {})
+    page = report_html.to_html(found, {})
     assert '"verified":false' in page and f'"unverified":"{exposure.UNVERIFIED}"' in page
 
 
@@ -182,7 +182,7 @@ def test_an_epsilon_of_the_model_only_is_never_bare(tmp_path: Path) -> None:
     said = "2 (of the model only); label_inference finds 0.98, a guess 0.53"
     assert (row["epsilon"], row["covers"], row["epsilon_words"]) == (2, "model", said)
     assert report.cells(row)[report.HEADS.index("epsilon")] == said
-    assert f'"epsilon_words":"{said}"' in report.to_html(found, {})
+    assert f'"epsilon_words":"{said}"' in report_html.to_html(found, {})
     assert "epsilon 2 (of the model only), delta 1e-05" in provenance([run])["privacy"][0][0]
     console = Console(record=True, width=200)
     show(found, console)
@@ -241,7 +241,7 @@ def test_without_noise_there_is_no_guarantee(tmp_path: Path) -> None:
     found = report.read([tmp_path], KNOWN)
     assert {report.cells(row)[report.HEADS.index("epsilon")] for row in report.table(found)} == {"inf (no guarantee)"}
     assert demands.caveat(found.panels[0].settings) == ""  # no kind of epsilon
-    report.to_html(found, {})
+    report_html.to_html(found, {})
 
 
 @pytest.mark.slow
@@ -305,7 +305,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def opened(browser: Any, runs: Path, tmp_path: Path) -> Iterator[Any]:
     page = tmp_path / "report.html"
-    page.write_text(report.to_html(report.read([runs], KNOWN), {"us_us": (67.0, 1.15)}), encoding="utf-8")
+    page.write_text(report_html.to_html(report.read([runs], KNOWN), {"us_us": (67.0, 1.15)}), encoding="utf-8")
     browser.get_log("browser")
 
     def show(view: str = "") -> Any:

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from vflbench.plots import report
+from vflbench.plots import report, report_html
 
 NETWORKS = {"us_uk": (136.0, 0.42), "us_us": (67.0, 1.15)}
 #: SVFL plays the method whose course depends on time
@@ -47,7 +47,7 @@ def opened(browser: Any, convex_runs: Path, tmp_path: Path) -> Iterator[Callable
             if KNOWN[summary["algorithm"]]:
                 without_communication_time(folder)
         page = tmp_path / "report.html"
-        page.write_text(report.to_html(report.read([root], KNOWN), NETWORKS), encoding="utf-8")
+        page.write_text(report_html.to_html(report.read([root], KNOWN), NETWORKS), encoding="utf-8")
         browser.get("about:blank")  # else only the fragment changes, and nothing is read again
         browser.get(page.as_uri() + view)
         return browser

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from vflbench.plots import learnt, report
+from vflbench.plots import learnt, report, report_html
 from vflbench.results.selection import Setting
 
 KNOWN = {"svfl": False, "stcd": False, "mtcd": False}
@@ -26,7 +26,7 @@ def test_every_method_has_the_table_of_its_summary(convex_runs: Path) -> None:
     shown = [dict(zip(learnt.HEADS, row, strict=True)) for row in rows]
     (recovered,) = (row for row in shown if row["shown by"] == "gram_recovery")
     assert (recovered["who"], recovered["what"], recovered["covered by"]) == ("server", "features", "")
-    page = report.to_html(report.read([convex_runs], KNOWN), {})
+    page = report_html.to_html(report.read([convex_runs], KNOWN), {})
     assert page.count("<details><summary>") == 3 and "gram_recovery" in page
 
 

@@ -11,7 +11,7 @@ import pytest
 import vflbench
 from vflbench.cli import report as report_verb
 from vflbench.cli import show as show_verb
-from vflbench.plots import curves, report
+from vflbench.plots import curves, report, report_html
 from vflbench.results import pricing, reader, selection
 from vflbench.results.pricing import Charged
 
@@ -35,7 +35,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def opened(browser: Any, runs: Path, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     def show(view: str = "", charged: Charged | None = None) -> Any:
         page = tmp_path / "report.html"
-        page.write_text(report.to_html(report.read([runs], KNOWN, charged), NETWORKS), encoding="utf-8")
+        page.write_text(report_html.to_html(report.read([runs], KNOWN, charged), NETWORKS), encoding="utf-8")
         browser.get("about:blank")  # else only the fragment changes, and nothing is read again
         browser.get(page.as_uri() + view)
         return browser

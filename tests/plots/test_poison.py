@@ -17,7 +17,7 @@ from rich.console import Console
 from tests.plots.poison import COMMANDS, MARKUP, Poisoner, in_header
 from vflbench import cli
 from vflbench.cli.words import say
-from vflbench.plots import curves, report
+from vflbench.plots import curves, report, report_html
 from vflbench.plots.report_terminal import show
 from vflbench.results import reader, sweep, texts
 
@@ -69,7 +69,7 @@ def hit(browser: Any) -> Any:
 
 @pytest.mark.slow
 def test_no_text_of_a_run_runs_in_a_browser(poisoned: Poisoner, browser: Any, tmp_path: Path) -> None:
-    html = report.to_html(report.read([poisoned.root], KNOWN), NETWORKS)
+    html = report_html.to_html(report.read([poisoned.root], KNOWN), NETWORKS)
     for name, content in (("with.html", html), ("without.html", stripped(html))):
         (tmp_path / name).write_text(content, encoding="utf-8")
         browser.get_log("browser")
@@ -131,7 +131,7 @@ def test_no_text_of_a_run_runs_in_a_browser(poisoned: Poisoner, browser: Any, tm
 def test_the_poison_would_work_and_the_policy_stops_it(poisoned: Poisoner, browser: Any, tmp_path: Path) -> None:
     """The test above can fail: as markup the poison runs; and where a page takes it for markup all the same, the policy
     stops it."""
-    html = report.to_html(report.read([poisoned.root / "summary1"], KNOWN), NETWORKS)
+    html = report_html.to_html(report.read([poisoned.root / "summary1"], KNOWN), NETWORKS)
     inject = "document.querySelector('main').innerHTML = arguments[0]"
     written = html.replace("</main>", MARKUP.replace("alert(1)", "0") + "</main>")
     for name, content, works in (("without.html", stripped(html), True), ("with.html", html, False)):

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from vflbench import cli
-from vflbench.plots import report
+from vflbench.plots import report, report_html
 from vflbench.plots.report_terminal import show
 from vflbench.results import folder, identity, inventory, pricing, selection
 from vflbench.results.experiment import SEMANTICS
@@ -108,7 +108,9 @@ def test_whose_metric_it_is_is_said_where_methods_differ(tmp_path: Path) -> None
     said = "The metric of D-PSGD is the mean over workers, that of GLASU one model's"
     assert report.caveat(panel) == said
     assert "averaged model" in report.to_markdown(found)
-    (line,) = [line for line in page_data(report.to_html(found, NETWORKS))["panels"][0]["lines"] if line["averaged"]]
+    (line,) = [
+        line for line in page_data(report_html.to_html(found, NETWORKS))["panels"][0]["lines"] if line["averaged"]
+    ]
     assert line["averaged"] == 0.96
     write_run(tmp_path / "alike/b", algorithm="d_psgd", options={"name": "d_psgd"}, extra={"metric_of": "server"})
     (panel,) = report.read([tmp_path / "alike"], KNOWN).panels
@@ -137,7 +139,7 @@ def test_the_table_by_hand(tmp_path: Path) -> None:
 
 def test_the_page_asks_nobody_for_anything(convex_runs: Path) -> None:
     # a name, no address
-    html = report.to_html(report.read([convex_runs], KNOWN), NETWORKS).replace('"http://www.w3.org/2000/svg"', "")
+    html = report_html.to_html(report.read([convex_runs], KNOWN), NETWORKS).replace('"http://www.w3.org/2000/svg"', "")
     assert not re.search(r"(?:src|href)=[\"'](?!#|data:)|@import|url\(|fetch\(|XMLHttpRequest|https?://", html)
     assert html.count("<script") == html.count("</script>") == 2
 
@@ -145,7 +147,7 @@ def test_the_page_asks_nobody_for_anything(convex_runs: Path) -> None:
 def test_the_page_has_the_engines_numbers(convex_runs: Path) -> None:
     """Every evaluation of every run, its chains, its bytes by kind of link, and who sent what."""
     found = report.read([convex_runs], KNOWN)
-    (panel,) = page_data(report.to_html(found, NETWORKS))["panels"]
+    (panel,) = page_data(report_html.to_html(found, NETWORKS))["panels"]
     assert [line["label"] for line in panel["lines"]] == ["MTCD", "STCD", "SVFL"]
     for line in panel["lines"]:
         for place in line["runs"]:
@@ -165,10 +167,10 @@ def test_the_page_has_the_engines_numbers(convex_runs: Path) -> None:
 def test_long_curves_are_thinned_and_the_page_says_so(tmp_path: Path) -> None:
     run = write_run(tmp_path / "long", evaluations=5000)
     found = report.read([tmp_path], KNOWN)
-    html = report.to_html(found, NETWORKS)
+    html = report_html.to_html(found, NETWORKS)
     (entry,) = page_data(html)["panels"][0]["runs"]
     rounds = entry["axes"]["round"]
-    assert len(rounds) <= report.MOST_POINTS + 2 and rounds[0] == 1 and rounds[-1] == 5000
+    assert len(rounds) <= report_html.MOST_POINTS + 2 and rounds[0] == 1 and rounds[-1] == 5000
     target = found.panels[0].target
     assert target is not None and int(run.curve["round"][selection.reached(run, target)]) in rounds
     assert "(the longest has 5000) are thinned" in html
@@ -180,7 +182,7 @@ def test_text_of_a_run_cannot_become_markup(tmp_path: Path) -> None:
     for seed, value in enumerate((nasty, "plain")):
         write_run(tmp_path / str(seed), options={"combine": value}, seed=seed)
     write_run(tmp_path / "failed", status="failed", reason=nasty, seed=5)
-    html = report.to_html(report.read([tmp_path], KNOWN), NETWORKS)
+    html = report_html.to_html(report.read([tmp_path], KNOWN), NETWORKS)
     assert nasty not in html and "alert(1)" in html and html.count("<script") == 2
 
 
@@ -190,7 +192,7 @@ def test_data_that_are_not_real_are_said_so_loudly(tmp_path: Path) -> None:
     write_run(tmp_path / "c", source=DataSource("partial", lacks="1 of 2 rows"), seed=2)
     found = report.read([tmp_path], KNOWN)
     assert len(found.panels) == 3
-    html, markdown = report.to_html(found, NETWORKS), report.to_markdown(found)
+    html, markdown = report_html.to_html(found, NETWORKS), report.to_markdown(found)
     for text in (html, markdown):
         assert "SYNTHETIC DATA: Cora is made up here" in text and "PARTLY SYNTHETIC DATA" in text
         assert "PARTIAL DATA: Cora is real here, but not all of it: 1 of 2 rows." in text
@@ -199,7 +201,7 @@ def test_data_that_are_not_real_are_said_so_loudly(tmp_path: Path) -> None:
 def test_runs_with_other_metrics_have_panels_of_their_own(tmp_path: Path) -> None:
     write_run(tmp_path / "a")
     write_run(tmp_path / "b", metric=Metric("rmse", "min"), seed=1)
-    data = page_data(report.to_html(report.read([tmp_path], KNOWN), NETWORKS))
+    data = page_data(report_html.to_html(report.read([tmp_path], KNOWN), NETWORKS))
     assert [(panel["metric"], panel["goal"]) for panel in data["panels"]] == [("accuracy", "max"), ("rmse", "min")]
 
 
@@ -223,7 +225,7 @@ def test_without_validation_no_target_is_judged_on_test(tmp_path: Path) -> None:
     found = report.read([tmp_path], KNOWN)
     (row,) = report.table(found)
     assert (row["target"], row["reached"], row["bytes_to_target"]) == (None, 0, None)
-    (panel,) = page_data(report.to_html(found, NETWORKS))["panels"]
+    (panel,) = page_data(report_html.to_html(found, NETWORKS))["panels"]
     assert panel["judged"] == "val" and panel["splits"] == ["test"] and "test data" in panel["target_why"]
 
 
@@ -235,7 +237,7 @@ def test_a_run_without_its_messages_is_shown_and_not_repriced(name: str, convex_
     for damage in (None, whole[: len(whole) // 2]):
         (copied / name).unlink() if damage is None else (copied / name).write_bytes(damage)
         found = report.read([copied], KNOWN)
-        (entry,) = page_data(report.to_html(found, NETWORKS))["panels"][0]["runs"]
+        (entry,) = page_data(report_html.to_html(found, NETWORKS))["panels"][0]["runs"]
         assert "chains" not in entry and entry["why"]
         if name == "ledger.parquet":
             assert "ledger.parquet" in found.notes[0] and "traffic" not in entry

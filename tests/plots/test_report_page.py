@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vflbench.plots import report
+from vflbench.plots import report, report_html
 from vflbench.results import pricing, selection
 
 KNOWN = {"svfl": False, "stcd": False, "mtcd": False}
@@ -22,7 +22,7 @@ NETWORKS = {"us_uk": (136.0, 0.42), "us_us": (67.0, 1.15)}
 @pytest.fixture(scope="module")
 def page(convex_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(report.to_html(report.read([convex_runs], KNOWN), NETWORKS), encoding="utf-8")
+    path.write_text(report_html.to_html(report.read([convex_runs], KNOWN), NETWORKS), encoding="utf-8")
     return path
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.test_algorithms import run
-from vflbench.plots import report, running_time
+from vflbench.plots import report, report_html, running_time
 from vflbench.results.reader import Run, load
 
 NETWORKS = {"lan": (1.0, 1.0)}
@@ -30,7 +30,7 @@ def page(root: Path, monkeypatch: pytest.MonkeyPatch, **ratios: float) -> tuple[
     monkeypatch.setattr(running_time, "ratios", lambda: ratios)
     found = report.read([root], {"avfl": True, "vfl": False})
     (panel,) = found.panels
-    return report._data(found, panel, 200), report.caveat(panel)
+    return report_html._data(found, panel, 200), report.caveat(panel)
 
 
 @pytest.mark.slow

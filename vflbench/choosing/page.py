@@ -9,7 +9,7 @@ from urllib.parse import quote
 from vflbench.choosing import page_figures, terminal
 from vflbench.choosing.commands import choose_command
 from vflbench.choosing.formatting import scored, spent_words, unfinished
-from vflbench.plots.report import page_template
+from vflbench.plots.report_html import page_template
 from vflbench.results import texts
 
 TEMPLATES = Path(__file__).parent / "answer_page"

@@ -9,7 +9,7 @@ import yaml
 
 from vflbench import registry
 from vflbench.cli.words import complain, say, shown
-from vflbench.plots import demands
+from vflbench.plots import demands, report_html
 from vflbench.plots import report as page
 from vflbench.plots.report import Report
 from vflbench.results import inventory
@@ -89,7 +89,7 @@ def write(found: Report, html: str | Path | None, csv: str | Path | None, markdo
 
 def to_html(found: Report) -> str:
     """The text of the page, with the networks to choose from."""
-    return page.to_html(found, _networks())
+    return report_html.to_html(found, _networks())
 
 
 def _print_answers(found: Report) -> None:

@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 from vflbench.papers.claims import Judged, Row, mean_and_spread, select, setting_of, told
 from vflbench.papers.definition import Definition, Numbers
 from vflbench.papers.measured import columns
-from vflbench.plots.report import page_template
+from vflbench.plots.report_html import page_template
 from vflbench.plots.style import PAPERS, dataset_label
 from vflbench.plots.values import line_label, named
 from vflbench.results.folder import atomic_write, write_json
