@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vflbench import cli
+from vflbench import cli, registry
 from vflbench.choosing import candidates, question
 from vflbench.types import ConfigError, VflbenchError
 
@@ -122,24 +122,27 @@ def test_epsilon_asks_every_mechanism_and_a_demand_excludes_by_name() -> None:
     assert names == {"rfl_sgd_v"} and reasons["gram_once"] == "it shows raw"
 
 
+ENCRYPTING = {"secureboost", "hetero_lr"}
+
+
 def test_encryption_leaves_those_that_can_encrypt() -> None:
     task = ["dataset=breast_cancer", "dataset.problem=learning", "target=0.9"]
-    names, reasons = entered(*task, "protection=paillier")
-    assert names == {"secureboost", "hetero_lr"}
+    assert {name for name, info in registry.algorithms().items() if "paillier" in info.protections} == ENCRYPTING
+    names, reasons = entered(*task, "protection=paillier", "algorithm=secureboost,hetero_lr,vfl")
+    assert names == ENCRYPTING
     assert reasons["vfl"] == "protection=paillier: vfl can have: none"
 
 
 def test_where_no_method_enters_all_reasons_are_told() -> None:
-    asked = question.parse(
-        ["dataset=bank", "target=0.9", "protection=paillier", "privacy.epsilon=4", "trials=1"], "choose"
-    )
+    words = ["dataset=bank", "target=0.9", "protection=paillier", "privacy.epsilon=4", "trials=1"]
+    asked = question.parse([*words, "algorithm=hetero_lr,vfl,vfl_ps"], "choose")
     with pytest.raises(VflbenchError) as caught:
         candidates.enter(asked)
     told = str(caught.value)
     assert (
         "\n  hetero_lr: privacy=gdp_embedding: cannot change what is encrypted: none with protection=paillier" in told
     )
-    assert told.endswith("vfl, vfl_admm, vfl_ps, vfl_sgd: protection=paillier: it can have: none")
+    assert told.endswith("vfl, vfl_ps: protection=paillier: it can have: none")
 
 
 def test_a_topology_leaves_out_who_needs_other_links() -> None:

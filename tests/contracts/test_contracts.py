@@ -265,7 +265,7 @@ def test_no_key_has_a_default_beside_its_declaration() -> None:
         if path.name == "types.py" or path.is_relative_to(VFLBENCH / "data"):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr" and len(node.args) == 3:
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr" and len(node.args) == 3:
                 owner = ast.unparse(node.args[0]).split(".")[-1]
                 found += (
                     [f"{path}:{node.lineno}"]
