@@ -153,8 +153,11 @@ def vfl(toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.chdir(tmp_path)
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    heard = [one for one in root.manager.loggerDict.values() if isinstance(one, logging.Logger) and not one.disabled]
     yield lambda *args: cli.command([*args])
     root.handlers[:], root.level = handlers, level
+    for logger in heard:  # logging that cannot be set up has silenced all before it fails
+        logger.disabled = False
 
 
 @pytest.fixture

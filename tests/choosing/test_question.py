@@ -146,7 +146,7 @@ def test_where_no_method_enters_all_reasons_are_told() -> None:
 
 
 def test_a_topology_leaves_out_who_needs_other_links() -> None:
-    names, reasons = entered("dataset=digits", "target=0.8", "topology=ring")
+    names, reasons = entered("dataset=digits", "target=0.8", "topology=ring", "algorithm=mtcd,svfl,vfl,send_once")
     assert names == {"mtcd", "svfl"} and reasons["vfl"] == "topology=ring: vfl can have: star"
     with pytest.raises(ConfigError, match=r"topology\.hub=1: unknown key; topology=ring has no keys"):
         entered("dataset=digits", "target=0.8", "topology=ring", "topology.hub=1")
