@@ -249,6 +249,12 @@ def test_tuned_values_count_unless_the_command_says_otherwise(mine: Path) -> Non
     assert typed is not None and (typed.rounds, typed.algorithm.lr) == (3, 0.7)
 
 
+@pytest.mark.parametrize("word", ["tuned@_global_=vfl/bnak", "tuned@_global_=vfl", "tuned@_global_=null"])
+def test_a_text_that_names_no_tuned_values_is_refused(word: str) -> None:
+    with pytest.raises(ConfigError, match="names no tuned values; none, or ALGORITHM/DATASET"):
+        plan("algorithm=vfl", "dataset=bank", word)
+
+
 def test_tuned_values_of_another_network_are_left_out(mine: Path) -> None:
     (mine / "tuned" / "vfl").mkdir(parents=True)
     (mine / "tuned" / "vfl" / "breast_cancer.yaml").write_text("# @package _global_\nmodel:\n  embedding: 3\n")

@@ -207,10 +207,32 @@ NAMED |= {
     "launcher in a preset": "hydra.launcher",
     "commands": "hydra.launcher.setup",
 }
+SLURM = "defaults: [{override /hydra/launcher: submitit_slurm}]\nhydra: {launcher: {"
+LOG = "class: logging.FileHandler, filename: '${hydra.runtime.output_dir}/x.log'"
+PRESETS = {  # what else a preset may try -> the key that is named
+    "hydra: {job_logging: {handlers: '${hydra:launcher}'}}": "hydra.job_logging",
+    "hydra: {job_logging: {foo: {_target_: evil.run}}}": "hydra.job_logging",
+    "hydra: {job_logging: {handlers: {console: {stream: '${oc.env:NONE,ext://evil.x}'}}}}": "hydra.job_logging",
+    "hydra: {job_logging: {handlers: {console: {stream: '${now:ext://evil.x}'}}}}": "hydra.job_logging",
+    "hydra: {job: {name: 'ext://evil.x'}}": "hydra.job.name",
+    "hydra: {hydra_logging: {handlers: {console: {.: {baseFilename: OUT}}}}}": "hydra.hydra_logging",
+    f"hydra: {{hydra_logging: {{handlers: {{x: {{{LOG}}}}}}}}}": "hydra.hydra_logging",
+    f"hydra: {{job_logging: {{handlers: {{x: {{{LOG}, mode: w}}}}}}}}": "hydra.job_logging",
+    "hydra: {runtime: {output_dir: OUT}}": "hydra.runtime.output_dir",
+    "hydra: {sweeper: {params: {hydra.launcher.setup: '[ls]'}}}": "hydra.sweeper.params",
+    "hydra: {sweeper: {params: {overwrite: true}}}": "hydra.sweeper.params",
+    "overwrite: 'true'": "overwrite",
+    "overwrite: ${plot}": "overwrite",
+    "hydra: {job: {env_set: '${hydra.job.env_copy}'}}": "hydra.job.env_set",
+    f"{SLURM}comment: 'x\n\n  touch OUT'}}}}": "hydra.launcher.comment",
+    f"{SLURM}submitit_folder: OUT}}}}": "hydra.launcher.submitit_folder",
+}
+EVIL |= {body: ("experiment/mine.yaml", f"# @package _global_\n{body}", "experiment=mine") for body in PRESETS}
+NAMED |= PRESETS
 SHOWN = (["--cfg", "job"], ["--info", "config"], ["--hydra-help"], ["dry_run=true"], ["-m", "seed=1,2"], [])
 
 
-@pytest.mark.parametrize("kind", EVIL)
+@pytest.mark.parametrize("kind", EVIL, ids=range(len(EVIL)))
 def test_a_folder_of_options_runs_nothing(
     toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:

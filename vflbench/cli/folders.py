@@ -98,9 +98,10 @@ def _admit_foreign(folder: Path, goes_on: bool = False) -> None:
         raise ConfigError([Problem("hydra.run.dir", str(folder), f"cannot be a folder: {there} is a file")])
     if there != folder:
         return
-    handlers = HydraConfig.get().job_logging.get("handlers") or {}
-    # Hydra has already opened these files
-    logs = {Path(str(handler["filename"])).name for handler in handlers.values() if "filename" in handler}
+    hydra: Any = OmegaConf.to_container(HydraConfig.get())  # unresolved: the run's folder may not be known yet
+    handlers = (hydra["job_logging"].get("handlers") or {}).values()
+    names = [str(one["filename"]) for one in handlers if "filename" in one]
+    logs = {Path(name.replace("${hydra.job.name}", hydra["job"]["name"])).name for name in names}  # open by now
     found = [name for name in inventory.foreign(folder) if name not in logs]
     if not inventory.kept(folder) and state(folder)[0] is not None:
         older = "a run of an older vflbench, which kept no list of its files"

@@ -271,10 +271,11 @@ def _with_preset(
     hydra: Session, base: DictConfig, typed: list[Override], found: _Findings, adaptive: bool
 ) -> list[Override]:
     """The overrides of a sweep, those of its preset too. Raises ConfigError where they make too many jobs."""
-    preset = base.hydra.sweeper.get("params") or {}
+    composed: Any = OmegaConf.to_container(base.hydra.sweeper)
+    preset = composed.get("params") or {}
     if adaptive:  # it may describe keys in a way of its own, which only it can check
-        texts = OmegaConf.to_container(preset) if OmegaConf.is_dict(preset) else {}
-        preset = {key: value for key, value in texts.items() if not isinstance(value, dict | list)}  # type: ignore[union-attr]
+        texts = preset if isinstance(preset, dict) else {}
+        preset = {key: value for key, value in texts.items() if not isinstance(value, dict | list)}
     swept = words.for_all_links(hydra, [f"{key}={value}" for key, value in preset.items()])
     of_preset = words.parse(hydra, swept, found.problems)
     merged = words.merge(of_preset, typed)

@@ -104,10 +104,16 @@ def compose(hydra: Session, overrides: Sequence[str], sweep: bool = False) -> Di
         raise
     except Exception as error:  # beside Hydra's own errors: its assertions and conversions fail on what was typed
         texts = [str(error), str(error.__cause__ or "")]
-        reasons = texts if isinstance(error, yaml.YAMLError) else [text.strip().partition("\n")[0] for text in texts]
+        reasons = texts if isinstance(error, yaml.YAMLError) else [*map(_reason, texts)]
         raise VflbenchError(UNCOMPOSED + " ".join(filter(None, reasons))) from error
     settle(cfg, overrides)
     return cfg
+
+
+def _reason(text: str) -> str:
+    """The first line of an error's text; where that only announces the next one, both."""
+    lines = [line.strip() for line in text.strip().splitlines()] or [""]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])
 
 
 def settle(cfg: DictConfig, words: Iterable[str]) -> None:

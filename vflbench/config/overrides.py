@@ -22,6 +22,7 @@ from vflbench.config import text_values
 from vflbench.config.composition import compose
 from vflbench.config.grammar import Glob, HydraException, Override, RangeSweep, Sweep, line, values_of
 from vflbench.config.hydra import Session
+from vflbench.config.source import Source
 from vflbench.config.typed import LARGEST, OPEN, convert_typed, shown
 from vflbench.types import ConfigError, Mbps, Milliseconds, Problem, VflbenchError, closest
 
@@ -56,6 +57,8 @@ HYDRA_KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     **dict.fromkeys(LOGS, (f"must be one of {', '.join(LEVELS)}", LEVELS.__contains__)),
 }
+# Group of tuned values -> what names one.
+TUNED = {"tuned": "ALGORITHM/DATASET", "tuned/private": "PRIVACY/ALGORITHM/DATASET"}
 LAUNCHER = "hydra.launcher."  # its keys are the launcher's own
 SWEEPER = "hydra.sweeper."  # likewise, of a sweeper other than Hydra's basic one
 # The only key of joblib's: with threads and other backends, jobs would share what Hydra keeps once in a process.
@@ -191,6 +194,8 @@ def options(hydra: Session, group: str) -> list[str]:
 def option_problems(hydra: Session, override: Override) -> list[Problem]:
     """A problem for each option that the override names and that does not exist."""
     group = override.key_or_group
+    if group in TUNED:
+        return _tuned_problems(hydra, override)
     if group not in hydra.groups() or override.package is not None or override.is_delete():
         return []
     known = options(hydra, group)
@@ -200,6 +205,18 @@ def option_problems(hydra: Session, override: Override) -> list[Problem]:
     return [
         Problem(group, shown(v), f"unknown {group}; there are: {', '.join(known)}", closest(str(v), known))
         for v in found
+    ]
+
+
+def _tuned_problems(hydra: Session, override: Override) -> list[Problem]:
+    """A problem for each text behind `tuned@_global_=` that names no entry, as vfl/bank does."""
+    sources = [one for one in hydra.loader.get_sources() if isinstance(one, Source)]
+    allowed = f"names no tuned values; none, or {TUNED[override.key_or_group]}, as in conf/tuned"
+    wanted = [shown(value) for value in values_of(override) if value != "none"]
+    return [
+        Problem(override.get_key_element(), value, allowed)
+        for value in wanted
+        if not any(source.found(f"{override.key_or_group}/{value}") for source in sources)
     ]
 
 
