@@ -8,7 +8,7 @@ import pytest
 
 from vflbench import registry
 from vflbench.choosing import baselines, candidates, question, spaces
-from vflbench.choosing.record import Record
+from vflbench.choosing.record import Method, Record, Trial
 from vflbench.cli import tune
 from vflbench.types import ConfigError, VflbenchError
 
@@ -78,6 +78,76 @@ def test_values_that_exist_already_are_kept(own: Path) -> None:
         with pytest.raises(VflbenchError, match=f"of/ours/{mechanism} already exists: replace it with overwrite=true"):
             tune.ask(noisy, str(to), str(own))
         tune.ask([*noisy, "overwrite=true"], str(to), str(own))
+
+
+HEADING = ",".join(tune.TRIALS)
+OURS, BANK = (
+    "of/ours,,0,yes,lr=1,auroc,0.9,1,2,completed,0,,\n",
+    'bank,,0,yes,lr=1,auroc,0.9,1,2,completed,0,,"a\r\nb"\n',
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        *(("csv", text.encode(), "csv: its first line is not dataset,privacy,") for text in (
+            "", f"\n{HEADING}\n", f"# mine\n{HEADING}\n", HEADING.replace(",", ";"), f"{HEADING},note\n")),
+        ("csv", f"{HEADING}\nZ\xfcrich".encode("latin1"), "csv: cannot be read"),
+        ("csv", f'{HEADING}\nbank,"'.encode(), "csv: cannot be read"),
+        ("csv", None, "csv: cannot be read"),
+        ("yaml", "Zürich: {rounds: 1}".encode("latin1"), "yaml: cannot be read"),
+        ("yaml", b"{flow: {rounds: 1}}", "yaml: is not a list of entries.* choose another --out"),
+        ("yaml", b"bank: {rounds: 1}\n...\n", "yaml: is not a list of entries"),
+        ("yaml", b"  bank: {rounds: 1}\n", "yaml"),
+        ("yaml", b"of/ours: &a {rounds: 1}\nbank: *a\n", "yaml: is not a list of entries"),
+        ("yaml", b"bank: &x {rounds: *x}\n", "recursive.*yaml"),
+        ("yaml", b"bank: {rounds: !!int x}\n", "yaml: invalid"),
+        ("yaml", None, "yaml: cannot be read"),
+    ],
+)  # fmt: skip
+def test_a_file_that_tuned_values_would_spoil_is_named_before_the_search(
+    name: str, content: bytes | None, told: str, own: Path
+) -> None:
+    file = own / f"to/tuned/vfl.{name}"
+    file.parent.mkdir(parents=True)
+    file.mkdir() if content is None else file.write_bytes(content)
+    with pytest.raises(VflbenchError, match=told):
+        tune.ask(["algorithm=vfl", "dataset=of/ours", "trials=1", "overwrite=true"], str(own / "to"), str(own))
+
+
+def test_a_file_in_place_of_the_folder_of_tuned_values_is_named(own: Path) -> None:
+    (own / "tuned").touch()
+    with pytest.raises(VflbenchError, match="tuned: is a file, not a folder"):
+        tune.ask(["algorithm=vfl", "dataset=of/ours", "trials=1"], str(own), str(own))
+
+
+def test_rows_of_trials_are_replaced_only_where_asked(own: Path) -> None:
+    words, file = ["algorithm=vfl", "dataset=of/ours", "trials=1"], own / "to/tuned/vfl.csv"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(f"{HEADING}\n{OURS}".encode())
+    with pytest.raises(VflbenchError, match="csv: of/ours already exists: replace it with overwrite=true"):
+        tune.ask(words, str(own / "to"), str(own))
+    tune.ask([*words, "overwrite=true"], str(own / "to"), str(own))
+    tune.ask([*words, "privacy=label_dp"], str(own / "to"), str(own))
+
+
+def test_what_the_user_has_in_the_files_stays_byte_for_byte(own: Path) -> None:
+    """A mark of Excel's, line ends of Windows, comments, more cells, and links."""
+    trial = Trial(0, {"algorithm.lr": 0.5}, "", "completed", False, 0.9, 1.0, 2.0, 0.0, 0.0)
+    method = Method("vfl", "none", ["algorithm=vfl"], {}, trials=[trial], best=0)
+    before = f"\ufeff{HEADING}\r\n{BANK}\r\n# mine\r\n{BANK.strip()},more,cells\r\n"
+    mine = {"csv": f"{before}{OURS}# the end", "yaml": "# mine\r\nbank:  # kept\r\n  rounds: 1\r\n"}
+    (own / "to/tuned").mkdir(parents=True)
+    for name, text in mine.items():
+        (own / f"mine.{name}").write_bytes(text.encode())
+        (own / f"to/tuned/vfl.{name}").symlink_to(own / f"mine.{name}")
+    words = ["algorithm=vfl", "dataset=of/ours", "trials=1", "overwrite=true"]
+    asked, place = tune.ask(words, str(own / "to"), str(own))
+    tune.keep(own, Record({**asked.asked(), "metric": "auroc"}, methods=[method]), place, overwrite=True)
+    assert place.file.is_symlink() and place.trials.is_symlink()
+    assert (own / "mine.yaml").read_bytes().startswith(f"{mine['yaml']}of/ours:\n  found: ".encode())
+    rows = (own / "mine.csv").read_bytes().decode()
+    assert rows.startswith(f"{before}# the end\nof/ours,,0,yes,lr=0.5,") and rows.count("of/ours") == 1
 
 
 def test_what_is_wrong_with_an_own_option_is_told(own: Path) -> None:

@@ -80,15 +80,44 @@ class Place:
         """The name of the entry in the file."""
         return f"{self.dataset}/{self.privacy}" if self.privacy else self.dataset
 
-    def check(self) -> None:
-        """Raise VflbenchError where the entry, or the file of an older vflbench, already exists."""
+    def check(self, overwrite: bool) -> None:
+        """Raise VflbenchError where a file cannot take the values or, without `overwrite`, has some already."""
+        tuned.written(self.file, self.entry, "", {})
+        has_rows = self.lines()[1]
+        if overwrite:
+            return
         folder = self.file.parent.joinpath("private", self.privacy) if self.privacy else self.file.parent
         older = folder / self.file.stem / f"{self.dataset}.yaml"
-        held = self.file if self.file.is_file() and self.entry in tuned.read(self.file) else older
+        held = self.file if self.file.exists() and self.entry in tuned.read(self.file) else older
+        held = self.trials if has_rows else held
         if held.exists():
             raise VflbenchError(
                 f"{held}: {self.entry} already exists: replace it with overwrite=true, or choose another --out DIR"
             )
+
+    def lines(self) -> tuple[list[str], bool]:
+        """The lines of the file of trials, as they are, without the rows of this entry; and whether it has such rows.
+
+        Raises
+        ------
+        VflbenchError : the file cannot be read, or has other columns than ours, so that our rows would spoil it.
+        """
+        heading, kept, last = ",".join(TRIALS), list[str](), 0
+        if not self.trials.exists():
+            return [f"{heading}\n"], False
+        try:
+            with self.trials.open(encoding="utf-8", newline="") as file:
+                lines = file.readlines()
+            reader = csv.reader(lines, strict=True)
+            for row in reader:
+                kept += [] if row[:2] == [self.dataset, self.privacy] else lines[last : reader.line_num]
+                last = reader.line_num
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise VflbenchError(f"{self.trials}: cannot be read: {error}") from None
+        if "".join(lines[:1]).strip("\ufeff\r\n") != heading:  # Excel writes the mark at the start
+            raise VflbenchError(f"{self.trials}: its first line is not {heading}: move the file away")
+        kept[-1] += "" if kept[-1].endswith("\n") else "\n"
+        return kept, len(kept) < len(lines)
 
 
 def ask(words: Sequence[str], out: str | None, config_dir: str | None) -> tuple[question.Question, Place]:
@@ -97,7 +126,7 @@ def ask(words: Sequence[str], out: str | None, config_dir: str | None) -> tuple[
     Raises
     ------
     ConfigError : the problems of the words.
-    VflbenchError : there is no place for the values, or some already exist there.
+    VflbenchError : there is no place for the values, a file there cannot take them, or some already exist there.
     """
     own = question.check_tune(words)
     try:
@@ -106,8 +135,7 @@ def ask(words: Sequence[str], out: str | None, config_dir: str | None) -> tuple[
         raise ConfigError(question.told_once([*error.problems, *own])) from None
     refuse(own)
     place = _place(asked, out)
-    if not asked.overwrite:
-        place.check()
+    place.check(asked.overwrite)
     return asked, place
 
 
@@ -116,20 +144,19 @@ def keep(folder: Path, record: Record, place: Place, overwrite: bool) -> Trial:
 
     Raises
     ------
-    VflbenchError : no trial has a value, or somebody has written values meanwhile.
+    VflbenchError : no trial has a value, or somebody has changed the files meanwhile.
     """
     method = record.methods[0]
     best = next((trial for trial in method.trials if trial.number == method.best), None)
     if best is None:
         why = next((f" ({trial.reason})" for trial in method.trials if trial.reason), "")
         raise VflbenchError(f"no trial has a value{why}; the runs are in {shown(folder)}")
-    if not overwrite:
-        place.check()
-    for file in (place.file, place.trials):
-        file.parent.mkdir(parents=True, exist_ok=True)
+    place.check(overwrite)
     text = tuned.written(place.file, place.entry, found(record, method, best), values(method, best))
-    atomic_write(place.trials, _with_trials(place, record, method), replace=True)
-    atomic_write(place.file, text, replace=True)
+    for link, content in ((place.trials, _with_trials(place, record, method)), (place.file, text)):
+        file = link.resolve()  # a link stays one
+        file.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(file, content, replace=True)
     return best
 
 
@@ -144,12 +171,13 @@ def _place(asked: question.Question, out: str | None) -> Place:
     if out is None and not os.access(conf, os.W_OK):
         raise VflbenchError("say where the values go with --out DIR; later runs use them with --config-dir DIR")
     folder = Path(out) if out is not None else conf
-    if folder.exists() and not folder.is_dir():
-        raise VflbenchError(f"--out {out}: is a file, not a folder")
     assert asked.algorithms is not None
     algorithm, docs = asked.algorithms[0], conf.parent / "docs" / "results" / "tuning"
     file = folder / "tuned" / f"{algorithm}.yaml"
     trials = docs / f"{algorithm}.csv" if out is None and docs.is_dir() else file.with_suffix(".csv")
+    for path in (file, trials):
+        if not (nearest := next(one for one in path.parents if one.exists())).is_dir():
+            raise VflbenchError(f"{nearest}: is a file, not a folder")
     privacy = "" if asked.mechanism in (None, "none") else str(asked.mechanism)
     return Place(file, str(asked.dataset), privacy, trials)
 
@@ -217,12 +245,9 @@ def values(method: Method, best: Trial) -> dict[str, Any]:
 
 def _with_trials(place: Place, record: Record, method: Method) -> str:
     """The file of trials with those of this search; the rows of others stay."""
-    rows, columns = list[dict[str, str]](), list(TRIALS)
-    if place.trials.is_file():
-        with place.trials.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            rows = [row for row in reader if (row.get("dataset"), row.get("privacy")) != (place.dataset, place.privacy)]
-            columns = list(dict.fromkeys([*(reader.fieldnames or ()), *TRIALS]))
+    text = io.StringIO("".join(place.lines()[0]), newline="")  # line ends stay as they are
+    text.seek(0, io.SEEK_END)
+    writer = csv.DictWriter(text, TRIALS, lineterminator="\n")
     shared = {"dataset": place.dataset, "privacy": place.privacy, "metric": str(record.question["metric"])}
     shared |= {"with": " ".join(_words(method)), "space": "; ".join(starmap(_range, method.space.items()))}
     for trial in method.trials:
@@ -231,11 +256,7 @@ def _with_trials(place: Place, record: Record, method: Method) -> str:
         own = {"trial": str(trial.number), "best": "yes" if trial.number == method.best else "", "settings": settings}
         own |= dict(zip(("value", "bytes", "seconds", "status"), _scores(record, method, trial), strict=False))
         own["seeds"] = " ".join(str(record.question["seed"] if run.seed is None else run.seed) for run in runs)
-        rows.append(shared | own)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="", extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+        writer.writerow(shared | own)
     return text.getvalue()
 
 

@@ -73,14 +73,16 @@ def _entries(file: Path, text: str) -> dict[str, dict[str, Any]]:
 
 
 def written(file: Path, name: str, found: str, values: Mapping[str, Any]) -> str:
-    """The text of the file with this entry in it; the others, and their comments, are as they were.
+    """The text of the file with this entry in it; the others, their comments and line ends are as they were.
+
+    Without `found` it only tells, before a search, whether the file can take the entry.
 
     Raises
     ------
     VflbenchError : the file is not written as ours are, so the entry would spoil it.
     """
-    before = _text(file) if file.is_file() else ""
-    held = read(file) if before else {}
+    before = _text(file) if file.exists() else ""
+    held = _entries(file, before)
     own = {FOUND: found, **flat(values)}
     entry = yaml.dump({name: own}, Dumper=_Dumper, sort_keys=False, width=1 << 30, allow_unicode=True)
     lines = before.splitlines(keepends=True)
@@ -93,7 +95,8 @@ def written(file: Path, name: str, found: str, values: Mapping[str, Any]) -> str
     except VflbenchError:
         whole = False
     if not whole:
-        raise VflbenchError(f"{file}: is not a list of entries in lines of their own; add this one by hand:\n{entry}")
+        how = f"add this one by hand:\n{entry}" if found else "write it so, or choose another --out DIR"
+        raise VflbenchError(f"{file}: is not a list of entries in lines of their own; {how}")
     return text
 
 
@@ -121,7 +124,10 @@ def _lines(text: str, name: str) -> tuple[int, int]:
 
 
 def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8")
+    try:
+        return file.read_bytes().decode()  # read_text would change line ends
+    except (OSError, UnicodeDecodeError) as error:
+        raise VflbenchError(f"{file}: cannot be read: {error}") from None
 
 
 @functools.lru_cache(maxsize=256)
@@ -131,8 +137,9 @@ def _parsed(file: str, text: str) -> dict[Any, Any]:
     stream.name = file  # errors in it name it
     try:
         found = yaml.load(stream, _Loader)
-    except yaml.YAMLError as error:
-        raise VflbenchError(" ".join(str(error).split())) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        said = " ".join(str(error).split())
+        raise VflbenchError(said if file in said else f"{file}: {said}") from None
     if not isinstance(found, dict | None):
         raise _none(file)
     return found or {}
@@ -143,7 +150,11 @@ def _none(file: str) -> VflbenchError:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """As OmegaConf's: 1e-5 is a number, a date is a text, and no key may be there twice."""
+    """As OmegaConf's: 1e-5 is a number, a date is a text, and no key may be there twice, no value in itself."""
+
+    def construct_document(self, node: yaml.Node) -> Any:
+        self.deep_construct = True  # else PyYAML makes values that hold themselves
+        return super().construct_document(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
         names = [key.value for key, _ in node.value]
