@@ -54,6 +54,7 @@ def stand_in(
     *,
     command: str,
     choices: dict[str, str],
+    layers: dict[str, Any],
     plain: dict[str, Any],
     identity: str,
     hidden: dict[str, str],

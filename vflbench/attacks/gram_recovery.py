@@ -21,7 +21,7 @@ import numpy as np
 
 from vflbench.attacks import score
 from vflbench.attacks.transcript import Message, Watch, some
-from vflbench.cards.algorithms.tokens.svfl import Config
+from vflbench.cards.algorithms.tokens.svfl import Config as SvflConfig
 from vflbench.data.tasks import AlignedTask
 from vflbench.federation.party import SERVER
 from vflbench.types import Problem, RunConfig
@@ -30,12 +30,12 @@ TAG = "smoothness"
 TINY = 1e-10  # eigenvalues of V' Y below this share of the largest are rounding
 
 
-def watch(task: AlignedTask, config: RunConfig[Config], hubs: list[str]) -> Watch:
+def watch(task: AlignedTask, config: RunConfig[SvflConfig], hubs: list[str]) -> Watch:
     """The server's view."""
     return Watch(SERVER, frozenset((TAG,)), frozenset((TAG,)))
 
 
-def check_task(task: AlignedTask, config: RunConfig[Config]) -> list[Problem]:
+def check_task(task: AlignedTask, config: RunConfig[SvflConfig]) -> list[Problem]:
     """Return a problem where no step size is searched for, or where there are too few rows."""
     cfg, problems = config.attack, list[Problem]()
     if task.objective is None or config.algorithm.lr is not None:
@@ -46,7 +46,9 @@ def check_task(task: AlignedTask, config: RunConfig[Config]) -> list[Problem]:
     return problems
 
 
-def attack(view: Iterable[Message], task: AlignedTask, config: RunConfig[Config], hubs: list[str]) -> dict[str, Any]:
+def attack(
+    view: Iterable[Message], task: AlignedTask, config: RunConfig[SvflConfig], hubs: list[str]
+) -> dict[str, Any]:
     """Attack every client, and return the summary's `attack`."""
     samples, count = len(task.labels), config.attack.aux_rows
     known = some(samples, count, config.seed, "attack")
