@@ -134,7 +134,14 @@ def test_encryption_leaves_those_that_can_encrypt() -> None:
 
 
 def test_where_no_method_enters_all_reasons_are_told() -> None:
-    words = ["dataset=bank", "target=0.9", "protection=paillier", "privacy.epsilon=4", "trials=1"]
+    words = [
+        "dataset=bank",
+        "target=0.9",
+        "protection=paillier",
+        "privacy=gdp_embedding",
+        "privacy.epsilon=4",
+        "trials=1",
+    ]
     asked = question.parse([*words, "algorithm=hetero_lr,vfl,vfl_ps"], "choose")
     with pytest.raises(VflbenchError) as caught:
         candidates.enter(asked)
