@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hydra.types import RunMode
 
 from vflbench import cli, config
 from vflbench.config import layers
@@ -67,6 +68,67 @@ def _at(cfg: object, key: str) -> object:
     from omegaconf import OmegaConf
 
     return OmegaConf.select(cfg, key)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("preset", "lr", "file"),
+    [
+        ("# @package _global_\ndefaults: [{/experiment@_global_: inner}, _self_]\n", 0.01, "inner"),
+        ("# @package _global_\ndefaults: [{/experiment@_global_: [inner]}, _self_]\nalgorithm: {lr: 3}\n", 3, "outer"),
+        ("# @package _global_\ndefaults: [_self_, inner@_here_]\nalgorithm: {lr: 3}\n", 0.01, "inner"),
+        ("# @package _global_.algorithm\nlr: 3\nbatch_size: 64\n", 3, "outer"),
+        ("# @package algorithm\ndefaults: [values@_here_]\n", 3, "values"),
+    ],
+)
+def test_included_files_count_where_hydra_merges_them(preset: str, lr: float, file: str, tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment/inner.yaml").write_text("algorithm: {lr: 0.01, batch_size: 64}\n")
+    (tmp_path / "experiment/values.yaml").write_text("lr: 3\nbatch_size: 64\n")
+    (tmp_path / "experiment/outer.yaml").write_text(preset)
+    words = ["algorithm=vfl", "dataset=bank", "experiment=outer"]
+    with config.session(words, tmp_path) as hydra:
+        cfg = config.compose(hydra, words)
+        found = layers.origins(cfg.hydra)["algorithm.lr"]
+        order = hydra.loader.compute_defaults_list("config", words, RunMode.RUN).defaults
+        mine = [str(one.file.relative_to(tmp_path)) for one in layers.layers(cfg.hydra) if one.file and not one.ours]
+        assert (cfg.algorithm.lr, cfg.algorithm.batch_size) == (lr, 64)
+        assert (found.name, found.values["algorithm.lr"], found.file) == (
+            "preset",
+            lr,
+            tmp_path / f"experiment/{file}.yaml",
+        )
+        assert layers.untyped(cfg.hydra) == {"algorithm.parties"}
+        files = [f"{one.config_path}.yaml" for one in order]
+        assert mine == [one for one in files if one.startswith("experiment/")]
+
+
+@pytest.mark.parametrize("form", ["{algorithm: {lr: 0.5}}", "{algorithm.lr: 0.5}"])
+def test_a_tuned_value_may_be_nested(form: str, tmp_path: Path) -> None:
+    (tmp_path / "tuned").mkdir()
+    (tmp_path / "tuned/vfl.yaml").write_text(f"bank: {form}\n")
+    words = ["algorithm=vfl", "dataset=bank"]
+    with config.session(words, tmp_path) as hydra:
+        assert layers.origins(config.compose(hydra, words).hydra)["algorithm.lr"].name == "tuned"
+
+
+def test_a_job_has_the_values_of_its_preset_however_these_are_written(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment/one.yaml").write_text(
+        "# @package _global_\nhydra: {sweeper: {params: {seed: '1, 2', rounds: 'range(1,3)', epochs: 3}}}\n"
+    )
+    words = ["algorithm=vfl", "dataset=bank", "experiment=one", "seed=2", "rounds=2", "epochs=4"]
+    with config.session(words, tmp_path) as hydra:
+        found = layers.origins(config.compose(hydra, words).hydra)
+    assert {key: found[key].name for key in ("seed", "rounds", "epochs")} == {
+        "seed": "preset", "rounds": "preset", "epochs": "typed"
+    }  # fmt: skip
+
+
+def test_a_typed_mapping_is_its_keys() -> None:
+    words = ["network.client_server={latency_ms: 5}"]
+    with config.session(words) as hydra:
+        found = layers.origins(config.compose(hydra, words).hydra)["network.client_server.latency_ms"]
+    assert (found.name, found.values["network.client_server.latency_ms"]) == ("typed", 5)
 
 
 def test_only_what_nobody_wrote_or_typed_may_adapt_to_the_data(mine: Path) -> None:

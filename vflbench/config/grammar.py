@@ -1,11 +1,13 @@
 """Hydra's grammar of overrides: one override, the values that it gives, and a sweep's jobs."""
 
+import contextlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, IntervalSweep, Quote, QuotedString, RangeSweep, Sweep
 from hydra.core.override_parser.types import Override as HydraOverride
 from hydra.errors import HydraException
@@ -81,6 +83,26 @@ def _unquoted(value: Any) -> Any:
     if isinstance(value, list):
         return [_unquoted(one) for one in value]
     return value.text if isinstance(value, QuotedString) else value
+
+
+def texts(key: str, text: str) -> list[str]:
+    """The values that `key=text` gives a sweep's jobs, as these have them; none where it is no sweep."""
+    parsed = _parsed(f"{key}={text}") if re.search("[,(]", text) else None
+    return [*parsed.sweep_string_iterator()] if parsed is not None and parsed.is_discrete_sweep() else []
+
+
+def mapping(key: str, text: str) -> dict[Any, Any] | None:
+    """The value of `key=text` where it is a mapping."""
+    parsed = _parsed(f"{key}={text}") if text.startswith("{") else None
+    value = values_of(parsed)[0] if parsed is not None and not parsed.is_sweep_override() else None
+    return value if isinstance(value, dict) else None
+
+
+def _parsed(text: str) -> Override | None:
+    """An override; None where it is none, as a sweeper's own way to describe values."""
+    with contextlib.suppress(HydraException):
+        return Override(OverridesParser.create().parse_override(text))
+    return None
 
 
 def expand(overrides: Iterable[Override]) -> list[list[str]]:

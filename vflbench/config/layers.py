@@ -7,21 +7,22 @@ What adapts to the data has no file: `vflbench.adapt` changes defaults and tuned
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from vflbench.config import tuned
-from vflbench.config.loader import tuned_values
+from vflbench.config import grammar, tuned
 from vflbench.config.source import SCHEME, Source
 from vflbench.defaults import config_dir
 from vflbench.types import ADAPTABLE
 
 # A line of an option file: a key, its value, and behind `#` what it is for.
 LINE = re.compile(r"^(?P<indent> *)(?P<key>[\w@.]+):(?: +(?P<value>[^#]*?))?(?:\s*#\s*(?P<comment>.*))?$")
+# An entry of a list of defaults: flags, whether it is no group in the file's own one, the group or file, the package.
+WORD = re.compile(r"((?:(?:optional|override) +)*)(/?)([^@]*)(?:@(.*))?")
 
 
 @dataclass(frozen=True)
@@ -53,44 +54,100 @@ def layers(hydra: DictConfig) -> list[Layer]:
     """
     places = [one for one in hydra.runtime.config_sources if one["schema"] == SCHEME]
     sources = [Source(one.provider, f"{SCHEME}://{one.path}") for one in places]
-    choices = {str(group): option for group, option in hydra.runtime.choices.items() if option is not None}
-    plain = [group for group in choices if not re.search("[/@]", group) and group != "experiment"]
-    found = list(_read(sources, "config", "default"))
-    for group in sorted(plain, key=("algorithm").__eq__):  # an algorithm's file may choose options of other groups
-        found += _read(sources, f"{group}/{choices[group]}", "default")
-    for _, entry in tuned_values(hydra, sources):
-        note = f"{entry.name}: {entry.found}" if entry.found else entry.name
-        found.append(Layer("tuned", entry.values, entry.file, note))
-    if "experiment" in choices:
-        found += _read(sources, f"experiment/{choices['experiment']}", "preset")
+    choices = {str(group): option for group, option in hydra.runtime.choices.items()}
+    found = list(_Files(sources, choices).layers("config"))
     typed: Any = OmegaConf.to_container(hydra.overrides.task)
-    words = {word.lstrip("+").partition("=")[0]: word.partition("=")[2] for word in typed}
-    preset = {key: str(value) for one in found if one.name == "preset" for key, value in one.values.items()}
-    own = {
-        key: value for key, value in words.items() if value not in preset.get(key, "").split(",")
-    }  # a job's are in it
+    own = dict[str, Any]()
+    for key, text in (word.lstrip("+").split("=", 1) for word in typed if "=" in word):
+        presets = [str(one.values[key]) for one in found if one.name == "preset" and key in one.values]
+        if not any(text == preset or text in grammar.texts(key, preset) for preset in presets):  # a job has them too
+            own |= tuned.flat({key: grammar.mapping(key, text) or text})
     return [*found, Layer("typed", own)]
 
 
-def _read(sources: Iterable[Source], path: str, name: str) -> Iterator[Layer]:
-    """The layers of an option's file, and of those that it is made from."""
-    source = next((one for one in sources if one.is_config(path)), None)
-    if source is None:
-        return
-    loaded, group, chosen = source.load_config(path), path.rpartition("/")[0], dict[str, Any]()
-    values: Any = OmegaConf.to_container(loaded.config)
-    package = loaded.header.get("package") or group.replace("/", ".")
-    above = "" if package in ("_global_", "") else f"{package}."
-    for entry in values.pop("defaults", []):
-        if isinstance(entry, Mapping):
-            for word, option in entry.items():
-                chosen[re.sub(r"^(optional |override |/)*", "", str(word)).partition("@")[0]] = option
-        elif entry != "_self_":
-            yield from _read(sources, entry[1:] if entry.startswith("/") else f"{group}/{entry}", name)
-    swept = OmegaConf.select(loaded.config, "hydra.sweeper.params") or {}
-    values.pop("hydra", None)
-    own = {f"{above}{key}": value for key, value in tuned.flat(values).items()}
-    yield Layer(name, {**chosen, **own, **swept}, source.file(path))
+class _Files:
+    """The files of a configuration, from the folders and the chosen options."""
+
+    def __init__(self, sources: Sequence[Source], choices: Mapping[str, Any]) -> None:
+        self.sources = sources
+        self.choices = choices  # group, or group@package -> option
+        self.added = {group: option for group, option in choices.items() if not group.startswith("hydra/")}
+
+    def layers(self, path: str, package: str = "", fixed: bool = False, name: str = "default") -> Iterator[Layer]:
+        """The layers of a file, and of those in its list of defaults, in the order in which Hydra merges them.
+
+        Parameters
+        ----------
+        package : what the keys of the file belong to, unless its header says more; `fixed`: whatever that says.
+        name : of the layer, unless the file's group says more.
+        """
+        source = next((one for one in self.sources if one.is_config(path)), None)
+        if source is None:
+            return
+        loaded, entry, file = source.load_config(path), source.found(path), source.file(path)
+        config: Any = loaded.config
+        header = loaded.header.get("package")
+        package = package if fixed or header is None else _joined(f"_global_.{header}")
+        name = "tuned" if entry else "preset" if path.startswith("experiment/") else name
+        note = ": ".join(filter(None, (entry.name, entry.found))) if entry else ""
+        values: Any = OmegaConf.to_container(config)
+        entries, root = values.pop("defaults", []), path == "config"
+        chosen = dict(_chosen(entries, root))
+        values.pop("hydra", None)
+        own = tuned.flat({package: values} if package else values)
+        swept = OmegaConf.select(config, "hydra.sweeper.params") or {}
+        for one in entries if "_self_" in entries else [*entries, "_self_"]:
+            if one == "_self_":
+                yield Layer(name, {**(chosen if root else {}), **own, **swept}, file, note)
+            else:
+                for inner in self._included(one, path.rpartition("/")[0], package):
+                    yield from self.layers(*inner, name)
+        for group in [*self.added] if root else ():  # `+group=option`
+            for inner in self._included({group: self.added.get(group)}, "", ""):
+                yield from self.layers(*inner, name)
+        if chosen and not root:
+            yield Layer(name, chosen, file, note)
+
+    def _included(self, entry: Any, group: str, above: str) -> Iterator[tuple[str, str, bool]]:
+        """The files that an entry of a list of defaults includes, with their packages, and whether it says these.
+
+        Parameters
+        ----------
+        group, above : those of the file with the list.
+        """
+        for word, option in entry.items() if isinstance(entry, Mapping) else [(str(entry), "")]:
+            flags, root, inner, package = WORD.fullmatch(str(word)).groups()  # type: ignore[union-attr]
+            folder = inner if option != "" else inner.rpartition("/")[0]
+            whole = "/".join(filter(None, ("" if root else group, inner)))
+            default = whole.replace("/", ".")
+            if package and "_group_" in package:
+                package = f"_global_.{package.replace('_group_', default)}"
+            place = _joined(above, {"_here_": "", None: folder.replace("/", ".")}.get(package, package))
+            if "override" in flags:
+                continue
+            if option != "" and not isinstance(option, list):
+                key = whole if place == default else f"{whole}@{place or '_global_'}"
+                self.added.pop(key, None)
+                option = self.choices.get(key, option)
+            for one in option if isinstance(option, list) else [option]:
+                if one is not None:
+                    named = "/".join(filter(None, (whole, str(one))))
+                    named = re.sub(r"\$\{([^}]*)\}", lambda found: str(self.choices.get(found[1])), named)
+                    yield named, place, package is not None
+
+
+def _joined(*packages: str) -> str:
+    """A package inside another one; `_global_` is inside none."""
+    return ".".join(filter(None, packages)).rpartition("_global_")[2].lstrip(".")
+
+
+def _chosen(entries: Iterable[Any], root: bool) -> Iterator[tuple[str, Any]]:
+    """The groups for which a list of defaults says the option, in the file config.yaml or instead of that."""
+    for entry in entries:
+        for word, option in entry.items() if isinstance(entry, Mapping) else ():
+            flags, _, group, package = WORD.fullmatch(str(word)).groups()  # type: ignore[union-attr]
+            if "override" in flags or (root and package is None):
+                yield group, option
 
 
 def origins(hydra: DictConfig) -> dict[str, Layer]:

@@ -53,7 +53,8 @@ def find(folder: Path, asked: str) -> Entry | None:
             file, name = place / f"{algorithm}.yaml", f"{dataset}/{noise}" if noise else dataset
             if file.is_file() and name in (entries := read(file)):
                 held = dict(entries[name])
-                return Entry(file, name, held, str(held.pop(FOUND, "")))
+                found = str(held.pop(FOUND, ""))
+                return Entry(file, name, flat(held), found)
     older = place / f"{asked}.yaml"
     if len(parts) > 1 and older.is_file():
         return Entry(older, asked, flat(_parsed(str(older), _text(older))))
