@@ -158,6 +158,28 @@ def test_a_group_is_explained_key_by_key(explain: Callable[..., str]) -> None:
     assert ["network.client_client.latency_ms", "3", "typed", "the", "command", "line"] in [*map(str.split, lines)]
 
 
+def test_keys_that_are_no_values_of_a_configuration_are_explained(explain: Callable[..., str]) -> None:
+    lines = explain("network.latency_ms", "network.latency_ms=3").splitlines()
+    assert [line for line in lines if " = " in line] == [
+        "network.client_server.latency_ms = 3, typed",
+        "network.client_client.latency_ms = 3, typed",
+    ]
+    assert explain("experiment") == "experiment=null, default, from conf/config.yaml\n"
+
+
+def test_a_sweep_of_algorithms_is_explained_with_the_first(explain: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment/two.yaml").write_text(
+        "# @package _global_\ndefaults: [{override /dataset: bank}]\n"
+        "hydra: {mode: MULTIRUN, sweeper: {params: {algorithm: 'vfl,avfl'}}}\n"
+    )
+    words = ["--config-dir", str(tmp_path), "experiment=two", "seed=1,2", "algorithm.lr=0.5"]
+    lines = explain("algorithm.optimizer", *words).splitlines()
+    assert lines[0] == "the sweep has several options; explained with algorithm=vfl"
+    assert lines[-1].endswith("conf/algorithm/vfl.yaml")
+    assert "seed = 1,2, typed, a sweep" in explain("seed", *words).splitlines()
+
+
 def test_a_key_that_a_run_still_needs_can_be_asked_about(
     explain: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:

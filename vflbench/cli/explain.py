@@ -7,9 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
 from typing import Any, cast
 
+from omegaconf import DictConfig
+
 from vflbench import adapt, config, registry
 from vflbench.cli.words import complain, one_line, say
 from vflbench.config import layers, typed
+from vflbench.config.hydra import Session
+from vflbench.config.overrides import LINK_KEYS
 from vflbench.results.texts import align
 from vflbench.types import ADAPTABLE, ConfigError, Problem, VflbenchError, closest, refuse
 
@@ -30,6 +34,8 @@ def command(args: list[str]) -> int:
         try:
             plan = config.plan(hydra, words)
             cfg, swept = plan.cfg, sorted(plan.swept)
+            if plan.jobs:
+                cfg = _first_job(hydra, words, plan)
             if plan.config is not None:
                 info = registry.algorithms()[plan.config.algorithm.name]
                 used = adapt.changes(plan.config, adapt.parties(plan.config, info))
@@ -46,24 +52,37 @@ def command(args: list[str]) -> int:
     return 0
 
 
+def _first_job(hydra: Session, words: list[str], plan: config.Plan) -> DictConfig:
+    """A sweep's configuration with the options of its first job; its other keys have all of their values."""
+    job = {word.partition("=")[0]: word for word in (plan.jobs or [[]])[0]}
+    first = {key: word for key, word in job.items() if key in hydra.groups() & plan.swept}
+    if first:
+        say(f"the sweep has several options; explained with {' '.join(first.values())}")
+    typed = {word: word.partition("=")[0] for word in words}
+    others = [word for word, key in typed.items() if key not in first and (key in job or key.startswith("hydra"))]
+    return config.compose(hydra, [*others, *first.values()], sweep=True)
+
+
 def _explained(
     key: str, values: Mapping[str, Any], found: list[layers.Layer], used: Mapping[str, Any], swept: list[str]
 ) -> str:
     """The text about a key, or about each key of a group. Raises ConfigError where there is no such key."""
-    keys = _keys(values)
+    if key in LINK_KEYS:
+        both = (f"network.{links}.{LINK_KEYS[key][1]}" for links in ("client_server", "client_client"))
+        return "\n\n".join(_explained(one, values, found, used, swept) for one in both)
+    keys, chosen = _keys(values), [layer for layer in found if key in layer.values]
     inside = [one for one in keys if one.startswith(f"{key}.")]
-    if key not in keys and not inside:
+    if key not in keys and not inside and not chosen:
         known = [*keys, *values]
         refuse([Problem("explain", key, "this configuration has no such key", closest(key, known))])
     if key in keys:
         return "\n".join(_of_key(key, values, found, used, swept))
-    chosen = [layer for layer in found if key in layer.values]
     head = [f"{key}={_shown(chosen[-1].values[key])}, {chosen[-1].name}, from {chosen[-1].place}", ""] if chosen else []
     rows = [["key", "value", "layer", "from"]]
     for one in inside:
         name, _, place, _ = _rows(one, found, used)[-1]
         rows.append([one, _shown(keys[one] if one not in used else used[one]["used"]), name, place])
-    return "\n".join([*head, align(rows)])
+    return "\n".join([*head, align(rows)] if inside else head[:1])
 
 
 def _of_key(
