@@ -18,10 +18,11 @@ from omegaconf import OmegaConf
 
 import vflbench
 from vflbench import cli, config, registry
+from vflbench.cli.list import runnable
 from vflbench.config import overlay
 from vflbench.config.loader import Loader
 from vflbench.config.source import Source
-from vflbench.types import ConfigError
+from vflbench.types import ConfigError, VflbenchError
 
 ROOT = Path(vflbench.__file__).parent
 TOY = ("algorithm=toy", "dataset=toy_graph")
@@ -268,3 +269,56 @@ def test_what_a_configuration_may_name_is_taken(toy: None, tmp_path: Path) -> No
             assert config.compose(hydra, [*TOY, "hydra/job_logging=mine", *more])
         with contextlib.suppress(ConfigError):
             assert not config.compose(hydra, [*TOY, "+hydra.launcher.x={_target_:evil.run}"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "presets:\n  'mine/one': {seed: 3}\n  mine/two: {}\n",
+        "presets: {mine/one: {seed: 3}, mine/two: {}}\n",
+        "\ufeffpresets:\n  mine/one:\n    seed: 3\n  mine/two:\n",
+    ],
+)
+def test_a_preset_may_be_written_in_any_way_of_yaml(text: str, tmp_path: Path) -> None:
+    (tmp_path / "figure/mine").mkdir(parents=True)
+    (tmp_path / "figure/mine/one.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "figure/mine/two.yaml").write_text(text, encoding="utf-8")
+    source = Source("mine", f"vflbench://{tmp_path}")
+    assert source.list("experiment/mine", None) == ["one", "two"]
+    assert source.load_config("experiment/mine/one").config == {"seed": 3}
+    assert source.load_config("experiment/mine/two").config == {}
+
+
+def test_a_figure_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "figure/mine").mkdir(parents=True)
+    (tmp_path / "figure/mine/one.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(VflbenchError, match=r"one.yaml: is no text in UTF-8"):
+        Source("mine", f"vflbench://{tmp_path}").list("experiment/mine", None)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "kept"),
+    [
+        ("network/us_uk.yaml", "# @package _global_\nalgorithm: {lr: 3}\n", set()),
+        ("codec/none.yaml", "defaults: [topk]\nname: none\n", set()),
+        ("algorithm/vfl.yaml", "defaults: [_self_, override /dataset@_global_.dataset: bank]\nname: vfl\n", {"avfl"}),
+        ("algorithm/vfl.yaml", "a: [", {"avfl"}),
+        ("algorithm/vfl.yaml", "[1, 2]", {"avfl"}),
+        ("tuned/vfl.yaml", "bank: {defaults: [{/codec: topk}]}\n", {"avfl"}),
+        ("tuned/vfl.yaml", "[1, 2]", {"avfl"}),
+    ],
+)
+def test_what_only_hydra_can_compose_is_left_to_it(file: str, text: str, kept: set[str], tmp_path: Path) -> None:
+    (tmp_path / file).parent.mkdir()
+    (tmp_path / file).write_text(text)
+    with config.session(user_dir=tmp_path) as session:
+        overlay.remember(session.loader, "bank", ["avfl", "vfl"])
+        assert {words[0] for _, words, _ in session.loader.known} == {f"algorithm={name}" for name in kept}
+
+
+@pytest.mark.parametrize("text", ["a: [", "[1, 2]"])
+def test_a_file_that_is_wrong_leaves_out_its_algorithm_only(text: str, tmp_path: Path) -> None:
+    (tmp_path / "algorithm").mkdir()
+    (tmp_path / "algorithm/avfl.yaml").write_text(text)
+    found = runnable(["dataset=digits"], str(tmp_path))
+    assert "vfl" in found and "avfl" not in found

@@ -27,7 +27,8 @@ ROOMS = {
 }
 NUMBER = re.compile(r"[-+]?\d[\d_]*(\.\d*)?[eE][-+]?\d+$")  # 3e-05, which is a text for PyYAML and a number for Hydra
 PRESETS = re.compile(r"^presets:.*\n((?:[ #].*\n|\n)*)", re.MULTILINE)  # the end of a figure's file
-PRESET = re.compile(r"^([^\s#].*?):[ \t]*(?:#.*)?\n", re.MULTILINE)  # the line with a preset's name
+PRESET = re.compile(r"^([\w/.-]+):[ \t]*(?:#.*)?\n", re.MULTILINE)  # the line with a preset's name
+MARGIN = re.compile(r"^[^\s#].*\n", re.MULTILINE)  # a line that is not indented
 Keys = TypeVar("Keys")
 _like: dict[type, tuple[str, ...]] = {}  # class -> the files that `from_conf` was told
 
@@ -42,9 +43,25 @@ def config_dir() -> Path:
 def presets(text: str) -> dict[str, str]:
     """What the text of a figure's file says of each of its presets, which are cut out: to parse it all takes long."""
     found = PRESETS.search(text + "\n")
-    inside = re.sub(r"^#.*\n", "", found[1], flags=re.MULTILINE) if found else ""
-    _, *parts = PRESET.split(textwrap.dedent(inside))
+    inside = textwrap.dedent(re.sub(r"^#.*\n", "", found[1], flags=re.MULTILINE)) if found else ""
+    if ("presets" in text and not inside.strip()) or not all(map(PRESET.fullmatch, MARGIN.findall(inside))):
+        return _parsed_presets(text)
+    _, *parts = PRESET.split(inside)
     return {name: textwrap.dedent(own) for name, own in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def _parsed_presets(text: str) -> dict[str, str]:
+    """As `presets`, of a file that is written in another way than ours are."""
+    import yaml  # takes 20 ms
+
+    try:
+        whole: typing.Any = yaml.compose(text, yaml.SafeLoader)
+    except yaml.YAMLError:  # told, with its place, where the figure is drawn
+        return {}
+    nodes = {key.value: value for key, value in whole.value} if isinstance(whole, yaml.MappingNode) else {}
+    inside = nodes.get("presets")
+    pairs = inside.value if isinstance(inside, yaml.MappingNode) else []
+    return {key.value: yaml.serialize(value, Dumper=yaml.SafeDumper) for key, value in pairs}
 
 
 @typing.dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field,))

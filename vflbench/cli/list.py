@@ -94,7 +94,7 @@ def runnable(words: list[str], config_dir: str | None = None) -> dict[str, RunCo
     from vflbench.config import overlay
 
     found: dict[str, RunConfig] = {}
-    refused: list[ConfigError] = []
+    refused: list[VflbenchError] = []
     with config.session([*words, *registry.algorithms()], config_dir) as hydra:
         dataset = next((word.partition("=")[2] for word in words if word.startswith("dataset=")), "")
         algorithms, info_of = registry.algorithms(), registry.datasets().get(dataset)
@@ -105,11 +105,12 @@ def runnable(words: list[str], config_dir: str | None = None) -> dict[str, RunCo
         for name, info in algorithms.items():
             try:
                 run = config.plan(hydra, [f"algorithm={name}", *words]).config
-            except ConfigError as error:
-                if any(problem.allowed.startswith("several values") for problem in error.problems):
+            except VflbenchError as error:
+                problems = error.problems if isinstance(error, ConfigError) else []
+                if any(problem.allowed.startswith("several values") for problem in problems):
                     raise VflbenchError("vflbench list takes one value of each key: start it once for each") from None
                 refused.append(error)
-                if any(problem.key == "dataset" and "unknown" in problem.allowed for problem in error.problems):
+                if any(problem.key == "dataset" and "unknown" in problem.allowed for problem in problems):
                     raise
                 continue
             assert run is not None

@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from vflbench.config import tuned
 from vflbench.defaults import presets
+from vflbench.types import VflbenchError
 
 SCHEME = "vflbench"
 GLOBAL = {"package": "_global_"}  # of tuned values and presets, which have keys of any group
@@ -58,7 +59,7 @@ class Source(ConfigSource):
         file, (group, _, name) = self.file(config_path), config_path.partition("/")
         if file is None:
             raise ConfigLoadError(f"Config not found : {self.folder / config_path}")
-        text, header = file.read_text(encoding="utf-8"), dict[str, str | None](GLOBAL)
+        text, header = text_of(file), dict[str, str | None](GLOBAL)
         if found := self.found(config_path):
             config = OmegaConf.create()
             for key, value in found.values.items():
@@ -95,7 +96,7 @@ class Source(ConfigSource):
         group, _, paper = config_path.partition("/")
         if group == "experiment" and (inside := self.folder / "figure" / paper).is_dir():
             if results_filter is not ObjectType.GROUP:
-                written = {name for file in inside.glob("*.yaml") for name in presets(file.read_text(encoding="utf-8"))}
+                written = {name for file in inside.glob("*.yaml") for name in presets(text_of(file))}
                 files += [name.rpartition("/")[2] for name in written if self._figure(name)]
             if results_filter is not ObjectType.CONFIG:
                 files += [one.name for one in inside.iterdir() if one.is_dir()]
@@ -106,10 +107,18 @@ class Source(ConfigSource):
         paper, _, name = preset.rpartition("/")
         while name:
             file = self.folder / "figure" / paper / f"{name}.yaml"
-            if file.is_file() and preset in presets(file.read_text(encoding="utf-8")):
+            if file.is_file() and preset in presets(text_of(file)):
                 return file
             name = name.rpartition("_")[0]
         return None
+
+
+def text_of(file: Path) -> str:
+    """What a file says. Raises VflbenchError where it is not UTF-8."""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise VflbenchError(f"{file}: is no text in UTF-8: {error}") from None
 
 
 def parsed(file: str, text: str) -> DictConfig:
