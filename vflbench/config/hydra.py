@@ -1,7 +1,7 @@
 """Hydra at the door: a session composes configurations, runs a job or a sweep, and shows what Hydra shows.
 
 All of it is Hydra's public interface, with one class beside: launchers are set up with a HydraContext, which needs
-Hydra's `Callbacks`, and those are nowhere public.
+Hydra's `Callbacks`, and those are nowhere public (Hydra 1.3).
 """
 
 import contextlib

@@ -1,7 +1,8 @@
 """The jobs of a sweep: Hydra's launchers do them, or a function of ours, or a launcher of another package.
 
 Hydra starts only launchers of its namespace `hydra_plugins`: beside our entry point, a package would also need a class
-there. So while a sweep lasts, `Plugins.instantiate_launcher` is ours.
+there. So while a sweep lasts, `Plugins.instantiate_launcher` is ours (Hydra 1.3). That is public; that it can be
+replaced is not said anywhere.
 """
 
 import contextlib

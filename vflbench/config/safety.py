@@ -1,6 +1,6 @@
 """What a configuration may do: choose and set. Nothing in a folder of options runs code.
 
-Hydra makes an object of what a `_target_` names, `logging` of what `class`, `()` and `ext://` name, callbacks are
+Hydra makes an object of what a `_target_` names, and `logging` of what `class`, `()` and `ext://` name. Callbacks are
 called at every step, and a launcher may run commands. A folder that somebody shares must not do that with a user's
 rights. So the node `hydra` of every composed configuration is checked before Hydra acts by it: whoever wrote it, and
 whatever it refers to.
