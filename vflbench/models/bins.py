@@ -64,11 +64,6 @@ def widths(last: np.ndarray) -> list[int]:
     return [int(number).bit_length() for number in last]
 
 
-def packed_bytes(last: np.ndarray, rows: int) -> int:
-    """Bytes of `rows` packed rows."""
-    return -(-rows * sum(widths(last)) // 8)
-
-
 def pack(codes: np.ndarray, last: np.ndarray) -> np.ndarray:
     """Bin numbers (n, d) in as many bits as each column needs, row after row, as bytes."""
     bits = [(codes[:, j] >> bit) & 1 for j, width in enumerate(widths(last)) for bit in range(width)]
