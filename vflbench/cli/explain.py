@@ -22,17 +22,18 @@ def command(args: list[str]) -> int:
     """`vflbench explain KEY [group=option ...] [key=value ...]`: a value, and where it comes from."""
     parser = ArgumentParser(
         prog="vflbench explain",
-        usage="vflbench explain KEY [--config-dir DIR] [group=option ...] [key=value ...]",
+        usage="vflbench explain KEY [-m] [--config-dir DIR] [group=option ...] [key=value ...]",
         description="What a key is for, what it may be, its value in this configuration, and where that comes from.",
     )
     parser.add_argument("key", help="a key, as algorithm.lr, or a group, as algorithm")
-    parser.add_argument("words", nargs="*", help="the configuration")
+    parser.add_argument("words", nargs="*", default=[], help="the configuration")
+    parser.add_argument("-m", "--multirun", action="store_true", help="the configuration is a sweep")
     parser.add_argument("--config-dir", metavar="DIR", help="a folder with options of your own")
     flags = parser.parse_intermixed_args(args)
     with config.session(flags.words, flags.config_dir) as hydra:
         words, swept, used = config.for_all_links(hydra, flags.words), list[str](), dict[str, Any]()
         try:
-            plan = config.plan(hydra, words)
+            plan = config.plan(hydra, words, flags.multirun)
             cfg, swept = plan.cfg, sorted(plan.swept)
             if plan.jobs:
                 cfg = _first_job(hydra, words, plan)
