@@ -104,16 +104,16 @@ def test_the_readme_from_python(place: Path) -> None:
 
 
 def test_the_figure_of_the_how_to(place: Path) -> None:
-    """Its two files, in a copy of the repository's conf/."""
+    """Its file, in a copy of the repository's conf/."""
     for room in ("vflbench", "conf"):
         shutil.copytree(ROOT / room, place / "clone" / room)
     page = (ROOT / "docs/how-to/add-a-figure.md").read_text(encoding="utf-8")
-    for name, text in re.findall(r"```yaml\n# DIR/(\S+)\n(.*?)```", page, re.DOTALL):
+    for name, text in re.findall(r"```yaml\n# conf/(\S+)\n(.*?)```", page, re.DOTALL):
         (place / "clone/conf" / name).parent.mkdir(exist_ok=True)
         (place / "clone/conf" / name).write_text(text)
     commands = re.findall(r"^    vflbench (.*)$", page, re.MULTILINE)
     assert len(commands) == 2
     for command in commands:
-        typed(place, "-m", "vflbench", *shlex.split(command), "floor=none", code=place / "clone")
+        typed(place, "-m", "vflbench", *shlex.split(command, comments=True), "floor=none", code=place / "clone")
     (made,) = (place / "outputs/figures").rglob("page.md")
     assert "four numbers send fewer bytes than sixteen" in made.read_text(encoding="utf-8")
