@@ -240,7 +240,7 @@ def _preset_problems(definition: Definition) -> list[Problem]:
     for name in definition.presets:
         if options.file(f"experiment/{name}") != here:
             allowed = f"is looked for elsewhere: call it {definition.name} or {definition.name}_..."
-            problems.append(Problem("presets", name, f"{allowed}, and give it lines of its own"))
+            problems.append(Problem("presets", name, allowed))
     known = options.options("experiment")
     for place, runs in enumerate(definition.runs):
         problems += among(f"runs[{place}].experiment", [runs.experiment], known)
