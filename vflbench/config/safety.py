@@ -85,7 +85,7 @@ def _object_problems(key: str, node: Any, kind: Any, typed: set[str]) -> Iterato
         yield Problem(f"{key}._target_", _shown(target), f"names no registered {kind.__name__.lower()}")
     for path, value in _leaves(node, key):
         words, name = path.split("\0")[1:], path.replace("\0", ".")
-        if "params" not in words and isinstance(value, str) and "${" in PLAIN.sub("", value):
+        if "params" not in words and name not in typed and isinstance(value, str) and "${" in PLAIN.sub("", value):
             yield Problem(name, value, REFERS)
         if isinstance(value, str) and not value.isprintable():
             yield Problem(name, _shown(value), "has a character that no text may have: a break, or a control character")
