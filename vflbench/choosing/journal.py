@@ -67,7 +67,7 @@ class Journal:
         return [f"{key}={most!r}"] if key and most else []
 
     def begin(self, folder: str, words: list[str], halt: Halving, about: Any) -> Task:
-        """A run to train, noted as begun; it goes on where it was stopped, or anew where time had ended it."""
+        """A run to train, noted as begun; it goes on where it was stopped, or starts again where time had ended it."""
         begun = self.record.running.get(folder)
         again = ["overwrite=true"] if begun and begun.get("late") else ["resume=true"]
         self.record.running[folder] = {"words": words}

@@ -163,7 +163,7 @@ class LocalSgd:
     # --- a round ------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Set w to the model's parameters, and start the round's sums anew."""
+        """Set w to the model's parameters, and start the round's sums again."""
         self.w, self.seen, self.total = classifiers.flat(self.model), 0, torch.zeros_like(self.total)
 
     def begin(self, round: int) -> Iterator[int]:
