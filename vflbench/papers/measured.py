@@ -146,8 +146,7 @@ def table(
     missing: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for config in absent:
         missing[tuple(map(str, _values(config, keys).values()))].append(config)
-    rows = []
-    local: dict[tuple[Any, int], list[Run]] = defaultdict(list)
+    rows, local = list[dict[str, Any]](), defaultdict[tuple[Any, int], list[Run]](list)
     for run in itertools.chain(*groups.values()):
         if run.summary["algorithm"] == "local_sgd":
             local[_pool(run)].append(run)
@@ -158,23 +157,29 @@ def table(
     }
     for name, own in groups.items():
         seeds = [run.summary["seed"] for run in own]
-        if len(set(seeds)) < len(seeds):
-            folders = " and ".join(str(run.folder) for run in own if seeds.count(run.summary["seed"]) > 1)
-            raise VflbenchError(
-                f"{folders} differ in more than {', '.join(keys)}: add what differs to the figure's `keys`"
-            )
+        _refuse_twice(own, seeds, keys)
         found = [measures[*name, seed] for seed in seeds]
         other = [str(against.get(key, value)) for key, value in zip(keys, name, strict=True)] if against else []
         for seed, one in zip(seeds, found, strict=True):
             if (*other, seed) in measures:
                 one["excess"] = one["final"] - measures[*other, seed]["final"]
         rows.append(_row(own, keys, shown, dict(zip(seeds, found, strict=True)), missing.pop(name, [])))
-    for configs in missing.values():
-        row = {**_values(configs[0], keys), "data_source": None, "seeds": 0, "diverged": 0, "reached": 0}
-        rows.append(
-            row | {"missing": [config["seed"] for config in configs], "by_seed": {}} | dict.fromkeys(shown, math.nan)
-        )
-    return rows
+    return [*rows, *(_row_without_runs(configs, keys, shown) for configs in missing.values())]
+
+
+def _refuse_twice(own: Sequence[Run], seeds: Sequence[int], keys: Sequence[str]) -> None:
+    """Raise VflbenchError where two runs of one setting have the same seed."""
+    if len(set(seeds)) < len(seeds):
+        folders = " and ".join(str(run.folder) for run in own if seeds.count(run.summary["seed"]) > 1)
+        raise VflbenchError(f"{folders} differ in more than {', '.join(keys)}: add what differs to the figure's `keys`")
+
+
+def _row_without_runs(
+    configs: Sequence[Mapping[str, Any]], keys: Sequence[str], shown: Iterable[str]
+) -> dict[str, Any]:
+    """The row of a setting of which no run is there."""
+    row = {**_values(configs[0], keys), "data_source": None, "seeds": 0, "diverged": 0, "reached": 0}
+    return row | {"missing": [config["seed"] for config in configs], "by_seed": {}} | dict.fromkeys(shown, math.nan)
 
 
 def _row(
