@@ -29,7 +29,8 @@ from vflbench.plots import curves
 from vflbench.results import folder as files
 from vflbench.results import inventory, lock, reader
 from vflbench.results.experiment import SEMANTICS
-from vflbench.results.folder import atomic_write, summarise, validate_summary, write_curve, write_json
+from vflbench.results.folder import atomic_write, summarise, write_curve, write_json
+from vflbench.results.run_schema import validate_summary
 from vflbench.types import ConfigError, DataError, DataSource, Metric, VflbenchError
 
 REPOSITORY = Path(__file__).resolve().parents[1]

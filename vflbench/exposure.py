@@ -239,10 +239,18 @@ class _View:
             notes.append(f"codec={self.codec} rounds it, and protects nothing")
         before = entry.times in ("once", "per hop") or isinstance(entry.times, int)
         return self._entry(
-            self._observer(entry.sender, entry.receiver), entry.about, entry.kind, form, "sent",
-            "setup" if before else "train", (entry.tag,), _often(entry),
-            form in ("clear", "summed") and not rounded, covered_by, notes,
-        )  # fmt: skip
+            self._observer(entry.sender, entry.receiver),
+            entry.about,
+            entry.kind,
+            form,
+            "sent",
+            "setup" if before else "train",
+            (entry.tag,),
+            _often(entry),
+            form in ("clear", "summed") and not rounded,
+            covered_by,
+            notes,
+        )
 
     def served(self, entry: Sent) -> dict[str, Any]:
         """The same message in an evaluation, about held-out rows."""
@@ -257,17 +265,35 @@ class _View:
         elif "serving" in self.privacy and self._mechanism(entry):
             how += ": epsilon is no guarantee for a row that is served"
         return self._entry(
-            self._observer(entry.sender, entry.receiver), entry.about, entry.kind, form, "sent", "evaluation",
-            (entry.tag,), "per evaluation", not covered_by, covered_by, [how, *notes],
-        )  # fmt: skip
+            self._observer(entry.sender, entry.receiver),
+            entry.about,
+            entry.kind,
+            form,
+            "sent",
+            "evaluation",
+            (entry.tag,),
+            "per evaluation",
+            not covered_by,
+            covered_by,
+            [how, *notes],
+        )
 
     def partial(self, share: Sent) -> dict[str, Any]:
         """The entry of shares of a sum that is the prediction; parties pass them on towards one party."""
         note = "its share of every prediction" + (", of a convex problem" if "predictions" in self.info.reports else "")
         return self._entry(
-            "server" if share.receiver == "server" else "neighbour", share.about, share.kind, "clear", "sent",
-            "evaluation", (PARTIAL,), "per evaluation", True, None, [note],
-        )  # fmt: skip
+            "server" if share.receiver == "server" else "neighbour",
+            share.about,
+            share.kind,
+            "clear",
+            "sent",
+            "evaluation",
+            (PARTIAL,),
+            "per evaluation",
+            True,
+            None,
+            [note],
+        )
 
     def implied(self, entry: Implied, sent: Iterable[Sent]) -> dict[str, Any]:
         """The entry of what follows from the messages `sent`."""
@@ -275,9 +301,19 @@ class _View:
         noised = covered_by or any(self._mechanism(one) for one in sent if one.tag in entry.tags)
         observer = self._observer(entry.about, entry.observer)
         return self._entry(
-            observer, entry.about, entry.kind, "noised" if covered_by else "clear", "implied", "train", entry.tags,
-            _often(entry), entry.exact and not noised, covered_by, [entry.note], entry.proof,
-        )  # fmt: skip
+            observer,
+            entry.about,
+            entry.kind,
+            "noised" if covered_by else "clear",
+            "implied",
+            "train",
+            entry.tags,
+            _often(entry),
+            entry.exact and not noised,
+            covered_by,
+            [entry.note],
+            entry.proof,
+        )
 
     def given(self, entry: Given) -> dict[str, Any]:
         """The entry of what a role knows without any message."""
@@ -329,14 +365,34 @@ class _View:
         return math.inf in (keys.get("epsilon"), keys.get("mu")) or keys.get("noise_multiplier") == 0
 
     def _entry(
-        self, observer: str, subject: str, kind: str, form: str, how: str, phase: str, tags: tuple[str, ...],
-        times: str | int, exact: bool, covered_by: str | None, notes: list[str], proof: str | None = None,
-    ) -> dict[str, Any]:  # fmt: skip
+        self,
+        observer: str,
+        subject: str,
+        kind: str,
+        form: str,
+        how: str,
+        phase: str,
+        tags: tuple[str, ...],
+        times: str | int,
+        exact: bool,
+        covered_by: str | None,
+        notes: list[str],
+        proof: str | None = None,
+    ) -> dict[str, Any]:
         return {
-            "observer": observer, "subject": _role(subject), "kind": kind, "form": form, "how": how, "phase": phase,
-            "tags": list(tags), "times": times, "exact": exact, "covered_by": covered_by, "proof": proof,
+            "observer": observer,
+            "subject": _role(subject),
+            "kind": kind,
+            "form": form,
+            "how": how,
+            "phase": phase,
+            "tags": list(tags),
+            "times": times,
+            "exact": exact,
+            "covered_by": covered_by,
+            "proof": proof,
             "note": "; ".join(notes),
-        }  # fmt: skip
+        }
 
 
 def _merged(entries: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -23,7 +23,7 @@ def large_run(folder: Path, messages: int, clients: int = 20, per_round: int = 5
     from vflbench.federation.links import LINK_KINDS
     from vflbench.federation.simulated import SimulatedEngine
     from vflbench.results import folder as files
-    from vflbench.results import parquet
+    from vflbench.results import parquet, run_schema
     from vflbench.results.identity import config_hash
     from vflbench.runner.costs import Costs, Standing
     from vflbench.types import ComputeConfig, DataSource, LinkConfig, Metric, NetworkConfig
@@ -55,7 +55,7 @@ def large_run(folder: Path, messages: int, clients: int = 20, per_round: int = 5
     parquet.ledger_parquet(folder / "ledger.parquet", ledger.T, list(specs), tags, LINK_KINDS)
     parquet.trace_parquet(folder / "trace.parquet", traces)
     files.write_curve(folder / "curve.csv", curve, "accuracy")
-    manifest = {"schema": files.SCHEMA, "config": values, "config_hash": config_hash(values)}
+    manifest = {"schema": run_schema.SCHEMA, "config": values, "config_hash": config_hash(values)}
     manifest |= {
         "rounds": rounds,
         "cores": 0,

@@ -22,7 +22,7 @@ from tests.options import make_mechanism, privacy_config
 from vflbench.algorithms.joins import gd_join, rfl_admm, rfl_admm_v, rfl_sgd, rfl_sgd_v, vfl_admm, vfl_sgd
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.privacy import accountant
-from vflbench.results.folder import validate_summary
+from vflbench.results.run_schema import validate_summary
 from vflbench.runner.evaluate import Observer
 from vflbench.types import ConfigError, VflbenchError
 

@@ -23,7 +23,7 @@ from vflbench.cards.data.tabular import bank as bank_card
 from vflbench.cards.data.tabular import energy as energy_card
 from vflbench.cards.models import split_learning as split_learning_card
 from vflbench.data.tasks import AlignedTask
-from vflbench.results.folder import validate_summary
+from vflbench.results.run_schema import validate_summary
 from vflbench.runner.run import run
 from vflbench.runner.transcript import TranscriptWriter
 from vflbench.seeding import batches, torch_stream

@@ -16,8 +16,8 @@ import pytest
 import vflbench
 from vflbench import exposure, registry
 from vflbench.federation.simulated import SimulatedEngine
-from vflbench.results.folder import PHASES, validate_summary
 from vflbench.results.reader import Run
+from vflbench.results.run_schema import PHASES, validate_summary
 from vflbench.runner.evaluate import Observer
 from vflbench.runner.inference import PARTIAL
 from vflbench.types import ASSUMED, Sent, VflbenchError, messages

@@ -15,8 +15,8 @@ import pytest
 
 from tests.contracts.test_algorithms import CASES, ON_CONVEX, TABLES, run
 from vflbench import registry
-from vflbench.results.folder import validate_summary
 from vflbench.results.reader import Run, load
+from vflbench.results.run_schema import validate_summary
 from vflbench.runner.reprice import Profile, reprice
 
 INFOS = registry.algorithms()

@@ -23,7 +23,7 @@ from vflbench.federation.ledger import COLUMN
 from vflbench.federation.party import party_names
 from vflbench.models.bins import Bins, unpack
 from vflbench.privacy import mechanisms
-from vflbench.results.folder import validate_summary
+from vflbench.results.run_schema import validate_summary
 from vflbench.results.texts import result_line
 from vflbench.runner.evaluate import Observer
 from vflbench.seeding import stream, torch_stream

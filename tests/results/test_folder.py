@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from vflbench.results import folder, inventory, parquet, reader
+from vflbench.results import folder, inventory, parquet, reader, run_schema
 from vflbench.types import DataSource, Metric, VflbenchError
 
 ACCURACY = Metric("accuracy", "max")
@@ -56,7 +56,7 @@ def summary(**changes):
 def test_what_partial_data_lack_is_in_the_summary():
     found = summary(source=DataSource("partial", "1m", lacks="1 of 2 ratings"))
     assert (found["data_source"], found["data_lacks"]) == ("partial", "1 of 2 ratings")
-    assert folder.validate_summary(found) == [] and "data_lacks" not in summary()
+    assert run_schema.validate_summary(found) == [] and "data_lacks" not in summary()
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -284,14 +284,14 @@ def test_validation_selects(goal, validation, place):
 
 def test_summary_keeps_the_contract():
     result = summary(extra={"utilisation": 0.5})
-    assert folder.validate_summary(result) == []
+    assert run_schema.validate_summary(result) == []
     assert result["bytes"] == {
         **{"total": 100, "by_tag": {"embedding": 70, "indices": 30}},
         "by_link": {"client_server": 60, "client_client": 40, "local": 5},
     }
     assert result["privacy"]["mechanism"] == "none" and result["utilisation"] == 0.5
-    assert folder.validate_summary(summary(rows=[], status="failed", reason="boom", rounds=0)) == []
-    assert folder.validate_summary(summary(rows=rows([0.5], [float("nan")]), status="diverged")) == []
+    assert run_schema.validate_summary(summary(rows=[], status="failed", reason="boom", rounds=0)) == []
+    assert run_schema.validate_summary(summary(rows=rows([0.5], [float("nan")]), status="diverged")) == []
 
 
 def test_summary_of_what_never_ran():
@@ -304,23 +304,25 @@ def test_summary_of_what_never_ran():
         "accounting": "strict",
     }
     result = folder.summarise_unrun(status="skipped", reason="no common layout", device="cpu", **names)
-    assert folder.validate_summary(result) == []
+    assert run_schema.validate_summary(result) == []
     assert set(result) == set(summary())
-    assert folder.validate_summary({**result, "status": "completed"}) == [
+    assert run_schema.validate_summary({**result, "status": "completed"}) == [
         "data_source, metric.name: null with status completed"
     ]
 
 
 def test_summary_checks():
     good = summary()
-    assert folder.validate_summary({**good, "seed": "0"}) == ["seed: '0' has the wrong type"]
-    assert folder.validate_summary({**good, "cost": math.inf}) == ["cost: inf has the wrong type"]
-    assert folder.validate_summary({key: value for key, value in good.items() if key != "cost"}) == ["cost: missing"]
-    assert "is none of" in folder.validate_summary({**good, "status": "fine"})[0]
-    assert "metric.goal" in folder.validate_summary({**good, "metric": {**good["metric"], "goal": "up"}})[0]
-    assert folder.validate_summary({**good, "bytes": None}) == ["bytes: None is no object"]
-    assert "bytes.by_tag sums to 70" in folder.validate_summary(summary(bytes_by_tag={"embedding": 70}))[0]
-    assert folder.validate_summary(summary(status="failed")) == ["reason: missing for status failed"]
+    assert run_schema.validate_summary({**good, "seed": "0"}) == ["seed: '0' has the wrong type"]
+    assert run_schema.validate_summary({**good, "cost": math.inf}) == ["cost: inf has the wrong type"]
+    assert run_schema.validate_summary({key: value for key, value in good.items() if key != "cost"}) == [
+        "cost: missing"
+    ]
+    assert "is none of" in run_schema.validate_summary({**good, "status": "fine"})[0]
+    assert "metric.goal" in run_schema.validate_summary({**good, "metric": {**good["metric"], "goal": "up"}})[0]
+    assert run_schema.validate_summary({**good, "bytes": None}) == ["bytes: None is no object"]
+    assert "bytes.by_tag sums to 70" in run_schema.validate_summary(summary(bytes_by_tag={"embedding": 70}))[0]
+    assert run_schema.validate_summary(summary(status="failed")) == ["reason: missing for status failed"]
     with pytest.raises(ValueError, match="overwrite"):
         summary(extra={"seed": 1})
 

@@ -18,7 +18,7 @@ from vflbench.federation.accounting import Payload
 from vflbench.federation.ledger import COMPUTE, TRACE_COLUMN
 from vflbench.papers import measured
 from vflbench.plots import curves, report
-from vflbench.results import folder, reader, sweep, texts
+from vflbench.results import reader, run_schema, sweep, texts
 from vflbench.runner.costs import Costs, Standing
 from vflbench.types import NetworkConfig, VflbenchError
 
@@ -30,7 +30,7 @@ DEPENDS = [(name, layout) for name, layout in CASES if registry.algorithms()[nam
 def test_what_depends_on_time_has_idle_time(algorithm: str, layout: str, tmp_path: Path) -> None:
     done = run(tmp_path / "run", algorithm, layout, *SHORT)
     summary, curve = done.summary, done.curve
-    assert folder.validate_summary(summary) == []
+    assert run_schema.validate_summary(summary) == []
     assert summary["communication_seconds"] is None and curve["communication_seconds"].isna().all()
     assert 0 <= summary["idle_seconds"] < summary["virtual_seconds"]
     assert summary["compute_seconds"] == pytest.approx(summary["virtual_seconds"] - summary["idle_seconds"])
@@ -114,6 +114,6 @@ def test_an_old_folder_reads_as_a_new_one(algorithm: str, asynchronous: reader.R
 
 def test_a_summary_has_one_of_the_two(asynchronous: reader.Run) -> None:
     for both in ({"communication_seconds": 1.0}, {"idle_seconds": None}):
-        assert folder.validate_summary(asynchronous.summary | both) == [
+        assert run_schema.validate_summary(asynchronous.summary | both) == [
             "communication_seconds, idle_seconds: exactly one must be null"
         ]

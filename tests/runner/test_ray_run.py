@@ -461,7 +461,7 @@ def test_what_depends_on_time_runs_to_its_end_in_real_time(
     """Every batch of split learning is trained once an epoch, whichever message comes first; times and cores' use are
     measured."""
     import vflbench
-    from vflbench.results.folder import validate_summary
+    from vflbench.results.run_schema import validate_summary
 
     monkeypatch.setattr("vflbench.plots.curves.draw_run", lambda folder, summary: None)
     words = [f"algorithm={algorithm}", *IN_REAL_TIME[algorithm], "rounds=3", "eval_every=1", "engine.threads=1"]

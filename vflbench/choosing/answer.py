@@ -18,8 +18,9 @@ from vflbench.exposure import UNVERIFIED
 from vflbench.plots import demands, style
 from vflbench.results import selection, texts
 from vflbench.results.compare import Paired, middle, moments
-from vflbench.results.folder import atomic_write, infinities, score_of, splits, write_json
+from vflbench.results.folder import atomic_write, score_of, splits, write_json
 from vflbench.results.reader import Run
+from vflbench.results.run_schema import infinities
 from vflbench.version import __version__
 
 FILE, SCHEMA = "answer.json", 1

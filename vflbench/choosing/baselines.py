@@ -51,11 +51,16 @@ def lines(record: Record, runs: Sequence[Run], target: float) -> list[dict[str, 
     return [
         {
             "name": {"ship it": "ship_it", NAMES["centralised"]: "centralised"}.get(row["name"], "alone"),
-            "label": row["name"], "validation": row["validation"], "test": row["selected"], "bytes": row["bytes"],
-            "seconds": row["seconds"], "reaches": reaches(_level(row), target, goal), "note": row["note"],
+            "label": row["name"],
+            "validation": row["validation"],
+            "test": row["selected"],
+            "bytes": row["bytes"],
+            "seconds": row["seconds"],
+            "reaches": reaches(_level(row), target, goal),
+            "note": row["note"],
         }
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def _recorded(floor: Mapping[str, Any]) -> list[dict[str, Any]]:

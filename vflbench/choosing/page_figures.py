@@ -103,18 +103,41 @@ def _levels(axes: Axes, found: Mapping[str, Any], axis: str) -> None:
     """The target, and what anyone reaches without a federation."""
     target = found["question"]["target"]
     axes.axhline(target, color="#000000", linestyle=":", linewidth=1.1)
-    axes.annotate(f"target {target:g}", (0, target), xycoords=("axes fraction", "data"), xytext=(3, 2), fontsize=8,
-                  textcoords="offset points")  # fmt: skip
+    axes.annotate(
+        f"target {target:g}",
+        (0, target),
+        xycoords=("axes fraction", "data"),
+        xytext=(3, 2),
+        fontsize=8,
+        textcoords="offset points",
+    )
     for line in found["floor"]:
         level = line["test"] if line["validation"] is None else line["validation"]
         if line["name"] in ("alone", "centralised") and level is not None:
             axes.axhline(level, color=INK, linestyle=(0, (6, 3)), linewidth=0.9, zorder=1.2)
-            axes.annotate(line["label"], (1, level), xycoords=("axes fraction", "data"), xytext=(-2, -9), fontsize=8,
-                          textcoords="offset points", ha="right", color=INK)  # fmt: skip
+            axes.annotate(
+                line["label"],
+                (1, level),
+                xycoords=("axes fraction", "data"),
+                xytext=(-2, -9),
+                fontsize=8,
+                textcoords="offset points",
+                ha="right",
+                color=INK,
+            )
         elif line["name"] == "ship_it" and axis != "epsilon" and line[axis]:
             axes.axvline(line[axis], color=INK, linestyle=(0, (6, 3)), linewidth=0.9, zorder=1.2)
-            axes.annotate("ship it", (line[axis], 0.5), xycoords=("data", "axes fraction"), xytext=(3, 0), fontsize=8,
-                          textcoords="offset points", rotation=90, va="center", color=INK)  # fmt: skip
+            axes.annotate(
+                "ship it",
+                (line[axis], 0.5),
+                xycoords=("data", "axes fraction"),
+                xytext=(3, 0),
+                fontsize=8,
+                textcoords="offset points",
+                rotation=90,
+                va="center",
+                color=INK,
+            )
 
 
 def timeline(found: Mapping[str, Any]) -> str | None:
@@ -133,8 +156,16 @@ def timeline(found: Mapping[str, Any]) -> str | None:
             named = "_" if how in shown else MEANINGS[how]
             shown.add(how)
             span = max(trial["wall_seconds"], 1e-3)
-            axes.barh(place, span, left=trial["began"], height=0.6, color=COLOURS[how], edgecolor="white",
-                      linewidth=0.6, label=named)  # fmt: skip
+            axes.barh(
+                place,
+                span,
+                left=trial["began"],
+                height=0.6,
+                color=COLOURS[how],
+                edgecolor="white",
+                linewidth=0.6,
+                label=named,
+            )
         axes.set_yticks(range(len(names)), [printable(labels[name]).replace("$", r"\$") for name in names])
         axes.invert_yaxis()
         axes.set_xlim(left=0)

@@ -21,9 +21,13 @@ from typing import Any, Protocol, Self
 from vflbench.types import Problem, VflbenchError, closest
 
 JOB = {
-    "name": str, "timeout_min": int, "mem_gb": float, "cpus_per_task": int, "gpus_per_node": int,
+    "name": str,
+    "timeout_min": int,
+    "mem_gb": float,
+    "cpus_per_task": int,
+    "gpus_per_node": int,
     "stderr_to_stdout": bool,
-}  # fmt: skip
+}
 SLURM = {
     **dict.fromkeys(("partition", "qos", "account", "constraint", "exclude", "gres", "comment"), str),
     **dict.fromkeys(("mem_per_gpu", "mem_per_cpu"), str),

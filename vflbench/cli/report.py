@@ -30,21 +30,30 @@ def command(args: list[str]) -> int:
     )
     parser.add_argument("--markdown", metavar="FILE", help="the tables as Markdown")
     parser.add_argument(
-        "--rerun", metavar="NETWORK",
+        "--rerun",
+        metavar="NETWORK",
         help="show the runs on this network: methods that depend on time are trained there, others are re-priced",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--predictions", type=_count, metavar="N",
+        "--predictions",
+        type=_count,
+        metavar="N",
         help="how many predictions are charged (default: as many as each run has test rows; 0: none)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--without", type=_phases, default=frozenset(), metavar="PHASES",
+        "--without",
+        type=_phases,
+        default=frozenset(),
+        metavar="PHASES",
         help=f"phases that are not charged, of {','.join(LIFE)}",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--noise", type=_epsilon, default=demands.NOISE, metavar="EPSILON",
+        "--noise",
+        type=_epsilon,
+        default=demands.NOISE,
+        metavar="EPSILON",
         help=f"the largest epsilon with which noise counts as hiding what is sent (default: {demands.NOISE:g})",
-    )  # fmt: skip
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace these files if they exist")
     flags = parser.parse_args(args)
     files = flags.out, flags.csv, flags.markdown

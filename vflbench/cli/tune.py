@@ -28,8 +28,21 @@ from vflbench.types import ConfigError, VflbenchError, refuse
 
 PLACE = RUNS / "tune"
 #: columns of a file of trials
-TRIALS = ("dataset", "privacy", "trial", "best", "settings", "metric", "value", "bytes", "seconds", "status", "seeds",
-          "with", "space")  # fmt: skip
+TRIALS = (
+    "dataset",
+    "privacy",
+    "trial",
+    "best",
+    "settings",
+    "metric",
+    "value",
+    "bytes",
+    "seconds",
+    "status",
+    "seeds",
+    "with",
+    "space",
+)
 #: how much noise is the run's own, and the mechanism is in the entry's name
 BUDGET = ("privacy=", *(f"privacy.{key}=" for key in ("epsilon", "delta", "mu", "noise_multiplier", "label_epsilon")))
 USAGE = (

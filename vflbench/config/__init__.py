@@ -85,7 +85,7 @@ __all__ = [
     "settle",
     "to_config",
     "without_secrets",
-]  # fmt: skip
+]
 # Launcher of a sweep -> the extra of vflbench that installs it.
 LAUNCHERS = {"joblib": "parallel", "submitit_local": "slurm", "submitit_slurm": "slurm"}
 

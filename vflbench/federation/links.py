@@ -24,9 +24,20 @@ class Link:
     """One direction between two parties: serves messages one after the other (FIFO), then the latency passes."""
 
     __slots__ = (
-        "boxes", "busy", "charged", "dst", "forms", "kind", "kind_code", "latency", "rate", "receiver", "seq", "src",
+        "boxes",
+        "busy",
+        "charged",
+        "dst",
+        "forms",
+        "kind",
+        "kind_code",
+        "latency",
+        "rate",
+        "receiver",
+        "seq",
+        "src",
         "start",
-    )  # fmt: skip
+    )
 
     def __init__(self, src: int, dst: int, kind: str, config: LinkConfig) -> None:
         self.src = src

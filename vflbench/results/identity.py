@@ -5,8 +5,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from vflbench.results.folder import infinities, plain
+from vflbench.results.folder import plain
 from vflbench.results.network import by_values
+from vflbench.results.run_schema import infinities
 
 # Keys that say how a run is carried out, not what it computes. Where the data are does not count either: the manifest
 # has their hashes.

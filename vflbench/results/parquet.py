@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vflbench.results.folder import PHASES, SCHEMA, atomic
+from vflbench.results.folder import atomic
+from vflbench.results.run_schema import PHASES, SCHEMA
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,14 +20,20 @@ ROW_GROUP = 2**17  # rows in memory at a time while parts are merged
 # dtype of each column; texts are given as integer codes
 PARQUET = {
     "ledger": {
-        "round": "int32", "src": "text", "dst": "text", "link": "text", "tag": "text",
-        "bytes": "int64", "vectors": "int32", "sent": "float64", "delivered": "float64", "seq": "int64",
+        "round": "int32",
+        "src": "text",
+        "dst": "text",
+        "link": "text",
+        "tag": "text",
+        "bytes": "int64",
+        "vectors": "int32",
+        "sent": "float64",
+        "delivered": "float64",
+        "seq": "int64",
         "phase": "text",
     },
-    "trace": {
-        "party": "text", "kind": "text", "peer": "text", "seq": "int64", "value": "float64", "phase": "text",
-    },
-}  # fmt: skip
+    "trace": {"party": "text", "kind": "text", "peer": "text", "seq": "int64", "value": "float64", "phase": "text"},
+}
 
 
 def write_parquet(path: Path, columns: Mapping[str, np.ndarray | pa.Array]) -> None:

@@ -20,15 +20,9 @@ import numpy as np
 
 from vflbench import registry
 from vflbench.results import inventory
-from vflbench.results.folder import (
-    PHASES,
-    SCHEMA,
-    UNCHARGED_LINK,
-    curve_columns,
-    validate_manifest,
-    validate_summary,
-)
+from vflbench.results.folder import curve_columns
 from vflbench.results.parquet import PARQUET
+from vflbench.results.run_schema import PHASES, SCHEMA, UNCHARGED_LINK, validate_manifest, validate_summary
 from vflbench.results.texts import in_line, result_line
 from vflbench.types import VflbenchError
 

@@ -26,8 +26,9 @@ from vflbench.federation.ledger import COLUMN, LEDGER_FIELDS, TRACE_FIELDS, sort
 from vflbench.federation.links import LINK_KINDS, LOCAL
 from vflbench.federation.snapshot import Cut
 from vflbench.results import inventory
-from vflbench.results.folder import SCHEMA, atomic_write, write_json
+from vflbench.results.folder import atomic_write, write_json
 from vflbench.results.parquet import merge_parquet, write_parquet
+from vflbench.results.run_schema import SCHEMA
 from vflbench.types import VflbenchError
 
 if TYPE_CHECKING:

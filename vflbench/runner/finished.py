@@ -10,8 +10,7 @@ from vflbench import registry
 from vflbench.federation.links import LINK_KINDS
 from vflbench.federation.phases import Exchange, Sized, Tapes, exchange
 from vflbench.federation.replay import Program
-from vflbench.results import folder as files
-from vflbench.results import parquet
+from vflbench.results import parquet, run_schema
 from vflbench.results.reader import OWN, Arrays, Run
 from vflbench.runner.assumed import exchanges
 from vflbench.runner.costs import Around, Standing, link_code
@@ -90,7 +89,7 @@ class Trained(Run):
 
     def _traces(self, phase: str) -> dict[str, np.ndarray]:
         names = list(self.parties)
-        codes = {"party": names, "kind": parquet.EVENT_KINDS, "peer": names, "phase": files.PHASES}
+        codes = {"party": names, "kind": parquet.EVENT_KINDS, "peer": names, "phase": run_schema.PHASES}
         rows = _rows(self.events.of([phase]), "trace", codes)
         party, rows = rows[:, 0], rows[:, 1:-1]
         bounds = np.searchsorted(party, np.arange(len(names) + 1))  # written party by party
@@ -115,7 +114,7 @@ class Trained(Run):
     def _messages(self, *phases: str) -> np.ndarray:
         """The ledger's rows of `phases`, with codes as in federation.ledger."""
         names = list(self.parties)
-        codes = {"src": names, "dst": names, "link": LINK_KINDS, "tag": self.tags, "phase": files.PHASES}
+        codes = {"src": names, "dst": names, "link": LINK_KINDS, "tag": self.tags, "phase": run_schema.PHASES}
         return _rows(self.columns.of(phases), "ledger", codes)[:, :-1]
 
     @cached_property

@@ -19,7 +19,7 @@ from vflbench.federation.links import LINK_KINDS
 from vflbench.federation.phases import Exchange, Tapes, exchange, one_by_one
 from vflbench.privacy import keys, mechanisms
 from vflbench.results import folder as files
-from vflbench.results import parquet
+from vflbench.results import parquet, run_schema
 from vflbench.runner import assumed, inference, task_baselines
 from vflbench.runner.costs import Around, Costs, link_code
 from vflbench.runner.evaluate import Observer
@@ -49,9 +49,15 @@ def write(
     tags = list(engine.ledger.tags)
     live = federation.live  # its times are what they were; there is no virtual clock to replay
     costs = Costs(
-        ledger, traces, federation.standing, config.network, config.accounting, Payload(tags, **federation.payload),
-        live or federation.info.time_dependent, around=around,
-    )  # fmt: skip
+        ledger,
+        traces,
+        federation.standing,
+        config.network,
+        config.accounting,
+        Payload(tags, **federation.payload),
+        live or federation.info.time_dependent,
+        around=around,
+    )
     rows = costs.curve(observer.rows)
     others = costs.others()
     messages, events = ({phase: getattr(one, part) for phase, one in others.items()} for part in ("rows", "traces"))
@@ -66,21 +72,29 @@ def write(
     spent_on = costs.summary(engine.finished_round, engine.boundary_clock)
     if floor:
         shipped = floor["ship_it"] if live else task_baselines.on_network(floor["ship_it"], config.network)
-        times = task_baselines.times(files.charged(spent_on["bytes_by_link"]), shipped)
+        times = task_baselines.times(run_schema.charged(spent_on["bytes_by_link"]), shipped)
         floor |= {"ship_it": shipped, "times_ship_it": times}
     extra = _disclosed(federation) | _measured(federation, rounds, costs)
     return files.summarise(
-        status=observer.status, reason=observer.reason, algorithm=federation.info.name, dataset=config.dataset.name,
+        status=observer.status,
+        reason=observer.reason,
+        algorithm=federation.info.name,
+        dataset=config.dataset.name,
         source=federation.task.source,
-        seed=config.seed, metric=metric, rows=rows, rounds=engine.finished_round,
+        seed=config.seed,
+        metric=metric,
+        rows=rows,
+        rounds=engine.finished_round,
         epochs=rows[-1].get("epoch") if rows else None,
-        **spent_on, wall_seconds=wall_seconds,
-        compute_clock=federation.clock_mode, timing="measured" if live else config.network.timing,
+        **spent_on,
+        wall_seconds=wall_seconds,
+        compute_clock=federation.clock_mode,
+        timing="measured" if live else config.network.timing,
         accounting=config.accounting,
         device=federation.device,
         privacy=_private(federation, observer, spent, rows),
         extra={**federation.facts, **extra, **floor, **observer.extra},
-    )  # fmt: skip
+    )
 
 
 def _disclosed(federation: Federation) -> dict[str, Any]:

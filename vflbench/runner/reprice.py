@@ -24,7 +24,7 @@ from vflbench.federation.ledger import COLUMN
 from vflbench.federation.links import LINK_KINDS
 from vflbench.federation.replay import Retimed
 from vflbench.results import folder as files
-from vflbench.results import inventory, lock, parquet, reader
+from vflbench.results import inventory, lock, parquet, reader, run_schema
 from vflbench.results.identity import config_hash
 from vflbench.results.network import network_label
 from vflbench.results.reader import Run
@@ -178,36 +178,20 @@ class Finished(Trained):
         self._refuse(config, network)
         done = self._retimed(network)
         now = clock(done.ends)
-        rounds = self.summary["rounds"]
-        status, reason = self._end(config, now, rounds)
         payload = Payload(self.tags, **self.manifest.get("payload", {"value_bytes": 0, "outputs": 0}))
         costs = Costs(
-            self.program.rows, self.traces, self.parties, network, config["accounting"], payload, program=self.program,
+            self.program.rows,
+            self.traces,
+            self.parties,
+            network,
+            config["accounting"],
+            payload,
+            program=self.program,
             around=self.around,
-        )  # fmt: skip
+        )
         curve = costs.curve([{**row, "virtual_seconds": now(row["round"])} for row in self.scores])
-        found = costs.summary(rounds, now(rounds))
-        by_tag, by_link = found.pop("bytes_by_tag"), found.pop("bytes_by_link")
-        summary = {
-            **self.summary, **found, "bytes": {"total": files.charged(by_link), "by_tag": by_tag, "by_link": by_link},
-            "status": status, "reason": reason, "timing": network.timing, "accounting": config["accounting"],
-        }  # fmt: skip
-        if shipped := self.summary.get("ship_it"):
-            shipped = task_baselines.on_network(shipped, network)
-            summary |= {"ship_it": shipped, "times_ship_it": task_baselines.times(files.charged(by_link), shipped)}
-        summary.pop("before", None)
-        summary |= costs.life(rounds, now(rounds)) if "phases" in summary else {}
-        # how a machine was used, and how long it took to start, has nothing to do with another network
-        if self.summary.get("engine") == "ray":
-            summary = {key: value for key, value in summary.items() if key not in LIVE}
-        else:
-            summary |= costs.use(self.manifest.get("cores", 0), now(rounds), rounds)
-        manifest = {
-            **self.manifest, "config": config, "config_hash": config_hash(config),
-            "command": provenance.without_home(command),
-            "choices": self.manifest.get("choices", {}) | {k: v for k, v in profile.typed.items() if k == "network"},
-            "repriced_from": {**origin, "at": provenance.now()},
-        }  # fmt: skip
+        summary = self._summary(config, network, costs, now)
+        manifest = self._manifest(config, profile, command, origin)
         columns = list(self.program.rows.T)
         columns[COLUMN["sent"]], columns[COLUMN["delivered"]] = done.sent, done.delivered
         # Against rounds, and mostly against bytes, the curve is the run's own.
@@ -223,6 +207,48 @@ class Finished(Trained):
                 draw(folder, summary, pictures)
             files.write_summary(folder, summary)
         return False
+
+    def _summary(
+        self, config: Mapping[str, Any], network: NetworkConfig, costs: Costs, now: Callable[[int], float]
+    ) -> dict[str, Any]:
+        """The run's summary with what it costs on `network`; `now` has the seconds at the end of a round."""
+        rounds = self.summary["rounds"]
+        status, reason = self._end(config, now, rounds)
+        found = costs.summary(rounds, now(rounds))
+        by_tag, by_link = found.pop("bytes_by_tag"), found.pop("bytes_by_link")
+        summary = {
+            **self.summary,
+            **found,
+            "bytes": {"total": run_schema.charged(by_link), "by_tag": by_tag, "by_link": by_link},
+            "status": status,
+            "reason": reason,
+            "timing": network.timing,
+            "accounting": config["accounting"],
+        }
+        if shipped := self.summary.get("ship_it"):
+            shipped = task_baselines.on_network(shipped, network)
+            summary |= {"ship_it": shipped, "times_ship_it": task_baselines.times(run_schema.charged(by_link), shipped)}
+        summary.pop("before", None)
+        summary |= costs.life(rounds, now(rounds)) if "phases" in summary else {}
+        # how a machine was used, and how long it took to start, has nothing to do with another network
+        if self.summary.get("engine") == "ray":
+            summary = {key: value for key, value in summary.items() if key not in LIVE}
+        else:
+            summary |= costs.use(self.manifest.get("cores", 0), now(rounds), rounds)
+        return summary
+
+    def _manifest(
+        self, config: Mapping[str, Any], profile: Profile, command: str, origin: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The run's manifest with the network of `profile`, and the run that was trained as its origin."""
+        return {
+            **self.manifest,
+            "config": config,
+            "config_hash": config_hash(config),
+            "command": provenance.without_home(command),
+            "choices": self.manifest.get("choices", {}) | {k: v for k, v in profile.typed.items() if k == "network"},
+            "repriced_from": {**origin, "at": provenance.now()},
+        }
 
     def seconds(self, network: NetworkConfig, until: int, predictions: int) -> float:
         """What a fresh run under `network` shows on its clock after round `until`, without writing anything.
@@ -249,10 +275,12 @@ class Finished(Trained):
         except OSError as error:
             raise VflbenchError(f"{self.folder / 'summary.json'} cannot be read: {error.strerror}") from error
         return {
-            "run": provenance.without_home(str(self.folder)), "config_hash": self.manifest.get("config_hash"),
+            "run": provenance.without_home(str(self.folder)),
+            "config_hash": self.manifest.get("config_hash"),
             "summary_sha256": digest,
-            "network": network_label(self.config["network"]), "command": self.manifest.get("command"),
-        }  # fmt: skip
+            "network": network_label(self.config["network"]),
+            "command": self.manifest.get("command"),
+        }
 
     def _kept(self, place: Path, identity: str, origin: Mapping[str, Any], overwrite: bool) -> bool:
         """Whether `place` holds this very result.

@@ -18,6 +18,7 @@ from vflbench import compiler, registry
 from vflbench.data.columns.inspection import in_words
 from vflbench.federation.engine import Engine
 from vflbench.results import folder as files
+from vflbench.results import run_schema
 from vflbench.results.experiment import SEMANTICS
 from vflbench.results.identity import config_hash, hide
 from vflbench.results.reader import Run
@@ -111,8 +112,8 @@ def _manifest(
     """What the manifest says at the start; the arguments are those of `run`."""
     adapted = federation.facts.get("adapted", {})
     return {
-        "schema": files.SCHEMA,
-        "config": files.infinities(plain),
+        "schema": run_schema.SCHEMA,
+        "config": run_schema.infinities(plain),
         "config_hash": identity,
         "choices": choices,
         "layers": {**layers, **{key: {"layer": "adapted", "from": "the data"} for key in adapted}},

@@ -12,7 +12,23 @@ from vflbench.data.tasks.relational import Equality, HeldOut, RelationalPart, Re
 from vflbench.data.tasks.sharded import Shard, ShardedPublic, ShardedTask
 
 __all__ = [
-    "AlignedPart", "AlignedPublic", "AlignedTask", "Equality", "GraphPart", "GraphPublic", "GraphTask", "HeldOut",
-    "JoinedPart", "Objective", "OwnRows", "RelationalPart", "RelationalPublic", "RelationalTask", "Shard",
-    "ShardedPublic", "ShardedTask", "Table", "Task",
-]  # fmt: skip
+    "AlignedPart",
+    "AlignedPublic",
+    "AlignedTask",
+    "Equality",
+    "GraphPart",
+    "GraphPublic",
+    "GraphTask",
+    "HeldOut",
+    "JoinedPart",
+    "Objective",
+    "OwnRows",
+    "RelationalPart",
+    "RelationalPublic",
+    "RelationalTask",
+    "Shard",
+    "ShardedPublic",
+    "ShardedTask",
+    "Table",
+    "Task",
+]

@@ -21,10 +21,16 @@ ALGORITHM = AlgorithmInfo(
 )
 EXPOSES = (
     Sent(
-        "prediction", "client", "server", "predictions", "client",
-        keys=("val", "test"), times="per evaluation", served=True,
+        "prediction",
+        "client",
+        "server",
+        "predictions",
+        "client",
+        keys=("val", "test"),
+        times="per evaluation",
+        served=True,
     ),
-)  # fmt: skip
+)
 SEARCH = graph_methods.ALONE
 check = graph_methods.check
 

@@ -7,22 +7,30 @@ SUM = ("summed", "aggregation", "sum")  # algorithm.aggregation=concat puts repr
 OPTIMUM = Given("all", "all", "sums", "of a convex problem the exact f*, from all data: it scores runs and stops them")
 # with a server
 UPLINK = Sent(
-    "representation", "client", "server", "embeddings", "client",
-    keys=("val", "test"), noised=NOISED, served=True,
-)  # fmt: skip
+    "representation", "client", "server", "embeddings", "client", keys=("val", "test"), noised=NOISED, served=True
+)
 DOWNLINK = (
     Sent("token", "server", "client", "embeddings", "client", form=SUM, noised=NOISED),
     Sent("token", "server", "client", "parameters", "server", note="theta_0, of a network"),
 )
 STEPS = Implied(
-    "server", "client", "features", ("representation",), "argued",
+    "server",
+    "client",
+    "features",
+    ("representation",),
+    "argued",
     "h changes by -eta X X' g in a round, and g follows from the token and labels: as gram_recovery",
     noised=NOISED,
-)  # fmt: skip
+)
 # from client to client
 HOP = Sent("token", "client", "client", "embeddings", "client", form=SUM, noised=NOISED)
 VISITS = Implied(
-    "client", "client", "embeddings", ("token",), "argued",
-    "two tokens of known visits differ by what the clients between them changed", exact=True,
+    "client",
+    "client",
+    "embeddings",
+    ("token",),
+    "argued",
+    "two tokens of known visits differ by what the clients between them changed",
+    exact=True,
     noised=NOISED,
-)  # fmt: skip
+)
