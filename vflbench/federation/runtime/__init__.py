@@ -5,6 +5,7 @@
     party_links.py    its links to others
     party_streams.py  its random streams
     party_cut.py      its part of a cut
+    reports.py        what it may report
     tape.py           what it sends and reads in an evaluation
     mail.py           messages, and the mailboxes that they wait in
     encoding.py       sending through a codec

@@ -14,7 +14,7 @@ import torch
 from vflbench import seeding
 from vflbench.federation.codec import Encoder
 from vflbench.federation.ledger import COMPUTE, trace_row
-from vflbench.federation.party import PartyLost, PartySpec, Report, State, check_report
+from vflbench.federation.party import PartyLost, PartySpec, Report, State
 from vflbench.federation.payload import LINES
 from vflbench.federation.phases import Served
 from vflbench.federation.runtime.encoding import Encoding, copying, observed, sending
@@ -23,6 +23,7 @@ from vflbench.federation.runtime.me import narrow
 from vflbench.federation.runtime.party_cut import restore
 from vflbench.federation.runtime.party_links import PartyLinks
 from vflbench.federation.runtime.party_streams import PartyStreams
+from vflbench.federation.runtime.reports import check_report
 from vflbench.federation.runtime.tape import Tape
 from vflbench.types import FederationError, closest
 
