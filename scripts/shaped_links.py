@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # parties are as many as there ar
 if TYPE_CHECKING:
     import numpy as np
 
-    from vflbench.federation.ray.party import PartyEngine
+    from vflbench.federation.ray.party_thread import PartyEngine
     from vflbench.types import AlgorithmInfo, RunConfig
 
 Shapes = Mapping[tuple[str, str], tuple[float, float]]  # (source, reader) -> latency in s, s per byte
@@ -203,7 +203,7 @@ def party(
         import numpy as np
         import torch
 
-        from vflbench.federation.ray.party import PartyEngine
+        from vflbench.federation.ray.party_thread import PartyEngine
         from vflbench.runner import distributed
 
         arguments = distributed.party(config, info, eval_every, None, name)

@@ -14,7 +14,7 @@ import pytest
 import vflbench
 from tests.algorithms import small_joins
 from vflbench import config
-from vflbench.data.divide.tables import RawTable, RawTables, divide
+from vflbench.data.divide.raw_tables import RawTable, RawTables, divide
 from vflbench.data.relational import movielens
 from vflbench.data.tasks import Equality
 from vflbench.federation.ray import cluster

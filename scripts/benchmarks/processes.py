@@ -33,7 +33,7 @@ async def back(me: Any, data: Any, count: int, size: int) -> None:
 
 def two_parties(count: int, size: int, name: str) -> dict[str, Any]:
     from vflbench.federation.party import PartySpec
-    from vflbench.federation.ray.party import elsewhere
+    from vflbench.federation.ray.party_thread import elsewhere
 
     specs = {
         party: PartySpec(program if party == name else elsewhere)
@@ -138,7 +138,7 @@ async def subscriber(me: Any, data: Any, count: int, size: int) -> None:
 
 def publish(count: int, size: int, broker: Any, name: str) -> dict[str, Any]:
     from vflbench.federation.party import PartySpec
-    from vflbench.federation.ray.party import elsewhere
+    from vflbench.federation.ray.party_thread import elsewhere
 
     programs = {"publisher": publisher, "subscriber": subscriber}
     specs = {party: PartySpec(program if party == name else elsewhere) for party, program in programs.items()}

@@ -11,7 +11,7 @@ import torch
 
 from tests.options import card_of, privacy_config, topology_config
 from vflbench.cards.models.partial import Config as ModelConfig
-from vflbench.data.divide.tables import RawTable, RawTables, divide
+from vflbench.data.divide.raw_tables import RawTable, RawTables, divide
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.federation.ledger import COLUMN, sort_ledger
 from vflbench.federation.simulated import SimulatedEngine

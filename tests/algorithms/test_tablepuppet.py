@@ -21,7 +21,7 @@ from vflbench.algorithms.joins import (
     vfl_admm,
     vfl_sgd,
 )
-from vflbench.data.divide.tables import RawTable, divide
+from vflbench.data.divide.raw_tables import RawTable, divide
 from vflbench.types import DataSource, Metric
 
 MODELS = [

@@ -18,7 +18,7 @@ from vflbench.attacks import prediction_recovery, transcript
 from vflbench.attacks.transcript import Message
 from vflbench.cards.attacks import prediction_recovery as prediction_recovery_card
 from vflbench.results import inventory
-from vflbench.runner.transcript import TranscriptWriter
+from vflbench.runner.transcript_writer import TranscriptWriter
 
 METHODS = [rfl_admm_v, rfl_admm, rfl_sgd_v, rfl_sgd, vfl_admm, vfl_sgd]
 ROUNDS = 12

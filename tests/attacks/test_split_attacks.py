@@ -25,7 +25,7 @@ from vflbench.cards.models import split_learning as split_learning_card
 from vflbench.data.tasks import AlignedTask
 from vflbench.results.run_schema import validate_summary
 from vflbench.runner.run import run
-from vflbench.runner.transcript import TranscriptWriter
+from vflbench.runner.transcript_writer import TranscriptWriter
 from vflbench.seeding import batches, torch_stream
 from vflbench.types import (
     ComputeConfig,

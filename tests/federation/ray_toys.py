@@ -15,7 +15,7 @@ import torch
 from tests.federation.toys import behind
 from vflbench.federation.clock import ComputeClock
 from vflbench.federation.party import Party, PartySpec
-from vflbench.federation.ray.party import elsewhere
+from vflbench.federation.ray.party_thread import elsewhere
 from vflbench.federation.ray.process import PartyProcess
 from vflbench.types import ComputeConfig
 

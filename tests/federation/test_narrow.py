@@ -21,8 +21,8 @@ from vflbench.federation.runtime.core import Runtime
 from vflbench.federation.runtime.me import Me
 from vflbench.federation.runtime.member import Member
 from vflbench.federation.simulated import SimulatedEngine
-from vflbench.federation.simulated.clock import VirtualClock
 from vflbench.federation.simulated.transport import VirtualTransport
+from vflbench.federation.simulated.virtual_clock import VirtualClock
 from vflbench.types import FederationError
 
 STEPS = 6

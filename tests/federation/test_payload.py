@@ -179,7 +179,7 @@ def test_what_was_said_first_is_remembered_by_a_cut() -> None:
 
 
 def test_the_ray_engine_charges_the_same() -> None:
-    from vflbench.federation.ray.party import PartyEngine, elsewhere
+    from vflbench.federation.ray.party_thread import PartyEngine, elsewhere
 
     payloads = [np.zeros((2, 6)), np.zeros((3, 4)), {"a" * 100: None}, np.zeros((0, 5)), [[], None], TEN, 1.0]
 

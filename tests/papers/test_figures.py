@@ -16,7 +16,7 @@ from vflbench import cli, config
 from vflbench.cli import train
 from vflbench.cli.figures import _write_tables
 from vflbench.cli.list import runnable
-from vflbench.papers import claims, definition, figures, jobs, measured, page
+from vflbench.papers import claims, definition, figure_page, figures, jobs, measured
 from vflbench.papers.claims import Claim, judge
 from vflbench.papers.definition import Definition, Numbers, Runs
 from vflbench.plots.curves import Picture
@@ -489,7 +489,7 @@ def test_what_fails_is_told_and_the_rest_is_drawn(tmp_path, make_run):
         and "no room" in text
     )
     assert '<span class="holds">holds</span>' in (done.folder / "page.html").read_text()
-    index = page.write_index(tmp_path / "out").read_text()
+    index = figure_page.write_index(tmp_path / "out").read_text()
     assert "glasu/x/page.html" in index and "4 is better" in index and "1 holds" in index
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.plots.poison import COMMANDS, MARKUP
-from vflbench.papers import figures, page
+from vflbench.papers import figure_page, figures
 from vflbench.papers.claims import Claim
 from vflbench.papers.definition import Definition, Numbers
 from vflbench.papers.jobs import Job
@@ -68,7 +68,7 @@ def test_figure_pages_show_text_and_load_their_own_pictures_alone(browser: Any, 
         Thread(target=server.serve_forever, daemon=True).start()
         poison = POISON.replace("http://198.51.100.1", f"http://127.0.0.1:{server.server_port}")
         make(folder, make_run, poison)
-        index = page.write_index(folder.parents[1])
+        index = figure_page.write_index(folder.parents[1])
         for path, pictures in ((folder / "page.html", 2), (index, 1)):
             html = path.read_text(encoding="utf-8")
             bare = path.with_name("bare.html")
@@ -147,7 +147,7 @@ def test_a_result_that_is_none_is_named(tmp_path: Path, text: str) -> None:
         VflbenchError,
         match=r"glasu/x/result\.json is no figure's result: draw the figure again, or remove its folder",
     ):
-        page.write_index(tmp_path)
+        figure_page.write_index(tmp_path)
     assert not (tmp_path / "index.html").exists()
 
 
@@ -156,8 +156,8 @@ def test_a_result_that_is_bytes_or_a_folder_is_named(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff\xfe{")
     with pytest.raises(VflbenchError, match=r"result\.json is no figure's result"):
-        page.write_index(tmp_path)
+        figure_page.write_index(tmp_path)
     path.unlink()
     path.mkdir()
     with pytest.raises(VflbenchError, match=r"result\.json is no figure's result"):
-        page.write_index(tmp_path)
+        figure_page.write_index(tmp_path)

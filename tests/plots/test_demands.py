@@ -15,7 +15,7 @@ from vflbench import cli, exposure
 from vflbench.plots import curves, demands, report, report_html, values
 from vflbench.plots.curves import Picture
 from vflbench.plots.demands import Seen
-from vflbench.plots.provenance import provenance
+from vflbench.plots.report_provenance import provenance
 from vflbench.plots.report_terminal import show
 from vflbench.results import texts
 from vflbench.results.texts import result_line

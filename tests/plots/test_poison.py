@@ -19,7 +19,7 @@ from vflbench import cli
 from vflbench.cli.words import say
 from vflbench.plots import curves, report, report_html
 from vflbench.plots.report_terminal import show
-from vflbench.results import reader, sweep, texts
+from vflbench.results import reader, sweep_table, texts
 
 KNOWN = {"svfl": False, "stcd": False, "mtcd": False}
 NETWORKS = {"us_uk": (136.0, 0.42)}
@@ -203,7 +203,7 @@ def test_no_text_commands_a_terminal(
         for text in (told.out, told.err):
             assert not CONTROL.search(text)
         assert re.search(r"m\d{4}m", told.out) and "[red]x[/red][link=http://a.b]y[/link]" in told.out.replace("\n", "")
-    say(sweep.table(commanding.root))
+    say(sweep_table.table(commanding.root))
     told = capsys.readouterr()
     assert not CONTROL.search(told.out) and "m" in told.out
     assert len(told.out.splitlines()) == 5, (

@@ -11,7 +11,7 @@ import pytest
 import vflbench
 from vflbench import cli
 from vflbench.plots import curves
-from vflbench.results import experiment, reader, selection, sweep
+from vflbench.results import experiment, reader, selection, sweep_table
 from vflbench.runner import provenance
 
 VFL = ["algorithm=vfl", "dataset=tabular_files", "dataset.files=[a.csv,b.csv]", "dataset.id=id", "dataset.label=y"]
@@ -91,7 +91,7 @@ def test_neither_table_nor_report_averages_two_experiments(make_run, tmp_path, m
         changed(run, **known)
         if seed > 1:
             changed(run, **manifest)
-    lines = sweep.table(tmp_path).splitlines()
+    lines = sweep_table.table(tmp_path).splitlines()
     assert [line.split()[0] for line in lines[1:3]] == ["0-1", "2-3"] and f"runs differ in {word}" in lines[3]
     runs = selection.collect([tmp_path]).runs
     assert [setting.seeds for setting in selection.settings(runs)] == [[0, 1], [2, 3]]
@@ -110,7 +110,7 @@ def test_runs_from_before_are_averaged_among_themselves_with_a_word(make_run, tm
     found = selection.collect([tmp_path])
     assert [setting.seeds for setting in selection.settings(found.runs)] == [[0, 1], [2]]
     note = "2 runs of an older vflbench have no semantics version: such runs are averaged only among themselves"
-    assert found.notes == [note] and sweep.table(tmp_path).endswith(note)
+    assert found.notes == [note] and sweep_table.table(tmp_path).endswith(note)
 
 
 def test_another_plug_in_for_the_data_is_other_data(make_run):
@@ -147,7 +147,7 @@ def test_a_job_that_repeats_a_seed_counts_once(make_run, tmp_path):
         summary = json.loads(path.read_text())
         summary["metric"]["final"] = score
         path.write_text(json.dumps(summary))
-    (line,) = sweep.table(tmp_path).splitlines()[1:]
+    (line,) = sweep_table.table(tmp_path).splitlines()[1:]
     assert line.split()[:2] == ["0-2", "2"] and "0.3000 ± 0.2828" in line
 
 

@@ -18,7 +18,7 @@ from vflbench.federation.accounting import Payload
 from vflbench.federation.ledger import COMPUTE, TRACE_COLUMN
 from vflbench.papers import measured
 from vflbench.plots import curves, report
-from vflbench.results import reader, run_schema, sweep, texts
+from vflbench.results import reader, run_schema, sweep_table, texts
 from vflbench.runner.costs import Costs, Standing
 from vflbench.types import NetworkConfig, VflbenchError
 
@@ -74,7 +74,7 @@ def test_its_row_has_no_communication_time(asynchronous: reader.Run) -> None:
     (row,) = report.table(report.read([asynchronous.folder], {"avfl": True}))
     assert row["communication_seconds"] is None and row["communication_seconds_to_target"] is None
     assert row["bytes"] > 0
-    assert sweep.results(asynchronous)[-1] == "-"
+    assert sweep_table.results(asynchronous)[-1] == "-"
     metric = asynchronous.summary["metric"]
     for target in (-1e9, 1e9):  # one is reached at once, the other never
         found = measured.numbers(asynchronous, {metric["name"]: target})

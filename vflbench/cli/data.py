@@ -45,7 +45,7 @@ def command(args: list[str]) -> int:
             say(f"{row.option}: {found}, {len(row.present)} files in {(root or sources.cache_folder()) / row.folder}")
         return 0
     if words[:1] == ["profile"]:
-        from vflbench.plots.delays import draw_profile
+        from vflbench.plots.delay_profile import draw_profile
         from vflbench.runner import profile
 
         made = profile.profile(profile.parse(words[1:]), RUNS / "profile")

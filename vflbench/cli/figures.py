@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from vflbench import config
 from vflbench.cli import crash, train
 from vflbench.cli.words import RUNS, complain, for_user, one_line, say, shown
-from vflbench.papers import claims, definition, figures, jobs, page
+from vflbench.papers import claims, definition, figure_page, figures, jobs
 from vflbench.results import inventory, reader
 from vflbench.results.reader import Run
 from vflbench.results.texts import printable
@@ -164,5 +164,5 @@ def command(args: list[str]) -> int:
         for failure in made.failures:
             complain(f"{figure.name}: not in it: {failure}")
             code = max(code, crash.code(failure))
-    say(f"index: {shown(page.write_index(folder))}")
+    say(f"index: {shown(figure_page.write_index(folder))}")
     return code

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from vflbench.cli.words import complain, for_user, say, shown
-from vflbench.results import inventory, lock, reader, sweep
+from vflbench.results import inventory, lock, reader, sweep_table
 from vflbench.types import VflbenchError
 
 
@@ -52,4 +52,4 @@ def _draw_run(run: reader.Run) -> None:
 def _draw_sweep(folder: Path) -> None:
     from vflbench.plots.curves import draw_runs
 
-    draw_runs(sweep.jobs(folder), folder)
+    draw_runs(sweep_table.jobs(folder), folder)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from vflbench import config
 from vflbench.cli.words import RUNS, complain, say, shown
-from vflbench.results import reader, sweep
+from vflbench.results import reader, sweep_table
 from vflbench.results.texts import align, result_line
 from vflbench.types import VflbenchError
 
@@ -59,7 +59,7 @@ def command(args: list[str]) -> int:
     elif done:
         rows = [["run", "priced by", "status", "metric", "selected", "final", "sent", "communication", "folder"]]
         rows += [
-            [str(r.source), r.profile, *sweep.results(reader.load(r.folder)), f"{r.folder}{' (kept)' * r.kept}"]
+            [str(r.source), r.profile, *sweep_table.results(reader.load(r.folder)), f"{r.folder}{' (kept)' * r.kept}"]
             for r in done
         ]
         say(align(rows))

@@ -16,7 +16,7 @@ from vflbench.cli.words import complain, made_up, one_line, say, shown
 from vflbench.config.hydra import Session
 from vflbench.config.overrides import BASIC
 from vflbench.results import folder as files
-from vflbench.results import inventory, objective, reader, sweep
+from vflbench.results import inventory, objective, reader, sweep_table
 from vflbench.runner import interrupts, launchers
 from vflbench.types import ENDED_WELL, ConfigError, Objective, Problem, VflbenchError
 
@@ -125,13 +125,13 @@ def _admit_jobs(hydra: Session, folder: Path, jobs: list[list[str]], own: list[s
 
 def _conclude(folder: Path, outcomes: list[Outcome], died: str, cfg: DictConfig) -> int:
     """Print the table, draw the picture, and return the exit code; `died`: why a job's process gave no result."""
-    say("\n" + sweep.table(folder))
-    runs = [run.folder for run in sweep.jobs(folder)] if died else [outcome.folder for outcome in outcomes]
+    say("\n" + sweep_table.table(folder))
+    runs = [run.folder for run in sweep_table.jobs(folder)] if died else [outcome.folder for outcome in outcomes]
     ended = [reader.load(run_folder).summary for run_folder in runs if folders.ended(run_folder)]
     if ended and cfg.plot == "auto":
         from vflbench.plots.curves import draw_runs
 
-        draw_runs(sweep.jobs(folder), folder)
+        draw_runs(sweep_table.jobs(folder), folder)
         say(f"curves: {shown(folder / 'curve.png')}")
     if best := _best(outcomes, cfg.objective):
         say(best)

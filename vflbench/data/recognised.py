@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vflbench.data import published, stored
-from vflbench.data.published import Rows
+from vflbench.data import published_files, stored
+from vflbench.data.published_files import Rows
 from vflbench.types import DataError
 
 if TYPE_CHECKING:
@@ -82,12 +82,12 @@ def _fits(files: FileSet, file: RawFile, path: Path, counts: Path) -> bool | Non
             return path.stat().st_size <= _LARGE and file.is_at(path)
         rows = next((rows for rows in files.rows if rows.files == (file.path,)), None)
         return None if rows is None else not rows.missing([_size(rows, path, counts)])
-    except published.UNREADABLE:
+    except published_files.UNREADABLE:
         return False
 
 
-def _size(rows: Rows, path: Path, counts: Path) -> published.Size:
-    return published.measured(rows.size, path, stored.state(path), counts)
+def _size(rows: Rows, path: Path, counts: Path) -> published_files.Size:
+    return published_files.measured(rows.size, path, stored.state(path), counts)
 
 
 def lacking(
@@ -111,7 +111,7 @@ def lacking(
             continue
         try:
             missing = rows.missing([_size(rows, paths[path], counts) for path in here])
-        except published.UNREADABLE as error:
+        except published_files.UNREADABLE as error:
             missing = f"{rows.what} cannot be counted ({error})"
         if missing:
             told.append(missing)

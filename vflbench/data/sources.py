@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vflbench.data import locks, recognised, stored
-from vflbench.data.published import Rows
+from vflbench.data.published_files import Rows
 from vflbench.data.stored import atomic as atomic
 from vflbench.data.stored import content as content
 from vflbench.types import DataError, DataSource, VflbenchError, closest

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from vflbench import registry
-from vflbench.papers import claims, measured, page
+from vflbench.papers import claims, figure_page, measured
 from vflbench.papers.definition import Definition
 from vflbench.papers.jobs import Job
 from vflbench.plots import curves, values
@@ -94,7 +94,7 @@ def make(definition: Definition, jobs: Sequence[Job], scale: str, folder: Path, 
         "failures": failures,
         "wall_seconds": sum(run.summary["wall_seconds"] for run in runs if run not in repriced),
     }
-    page.write(folder, definition, table, judged, names, facts)
+    figure_page.write(folder, definition, table, judged, names, facts)
     return Made(folder, Counter(found.verdict for found in judged), failures)
 
 

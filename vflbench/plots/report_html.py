@@ -11,8 +11,8 @@ import numpy as np
 
 from vflbench import exposure
 from vflbench.plots import baseline_lines, demands, learnt, life, running_time, style
-from vflbench.plots.provenance import provenance
 from vflbench.plots.report import Panel, Report, accounting_of, caveat, choice_cells, network_of, row, rule
+from vflbench.plots.report_provenance import provenance
 from vflbench.results import selection, texts
 from vflbench.results.folder import splits
 from vflbench.results.reader import Run

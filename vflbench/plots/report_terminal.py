@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from vflbench.plots import baseline_lines, demands, life, running_time
-from vflbench.plots.provenance import provenance
 from vflbench.plots.report import CHOICE_HEADS, HEADS, Report, answers, caveat, cells, choice_cells, row, rule, scored
+from vflbench.plots.report_provenance import provenance
 from vflbench.results.folder import splits
 from vflbench.results.pricing import Traffic
 from vflbench.results.reader import Run

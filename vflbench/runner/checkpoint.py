@@ -33,7 +33,7 @@ from vflbench.types import VflbenchError
 
 if TYPE_CHECKING:
     from vflbench.runner.evaluate import Observer
-    from vflbench.runner.transcript import TranscriptWriter
+    from vflbench.runner.transcript_writer import TranscriptWriter
 
 MERGED = 16  # so many parts become one
 INDEX = re.compile(r"round_(\d{8})\.json")

@@ -32,7 +32,7 @@ from vflbench.federation.ray.calls import STARTING, deaths, no_answer
 from vflbench.federation.ray.cluster import Cluster
 from vflbench.federation.ray.driver import RayEngine
 from vflbench.federation.ray.nats_broker import Channels, Service
-from vflbench.federation.ray.party import elsewhere
+from vflbench.federation.ray.party_thread import elsewhere
 from vflbench.models.metrics import METRICS
 from vflbench.runner import task_baselines
 from vflbench.runner.evaluate import Observer

@@ -25,7 +25,7 @@ from vflbench.runner.costs import Around, Costs, link_code
 from vflbench.runner.evaluate import Observer
 from vflbench.runner.federation import Federation
 from vflbench.runner.rounds import Rounds
-from vflbench.runner.transcript import TranscriptWriter
+from vflbench.runner.transcript_writer import TranscriptWriter
 
 if TYPE_CHECKING:
     pass

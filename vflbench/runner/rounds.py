@@ -21,7 +21,7 @@ from vflbench.runner.evaluate import Observer
 from vflbench.runner.federation import Federation
 from vflbench.runner.logs import Log
 from vflbench.runner.progress import Progress
-from vflbench.runner.transcript import TranscriptWriter
+from vflbench.runner.transcript_writer import TranscriptWriter
 from vflbench.seeding import stream
 
 

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from vflbench.data.divide.tables import RawTable, RawTables, kept, standardize
+from vflbench.data.divide.raw_tables import RawTable, RawTables, kept, standardize
 from vflbench.data.tasks import Equality
 from vflbench.types import DataError
 

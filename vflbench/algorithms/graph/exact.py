@@ -11,7 +11,7 @@ Departures from the paper
 3. privacy=gaussian_embedding is ours. A client clips the rows of its representations and of its gradients, and adds
    noise before it sends them: two releases of a row for each aggregation and round. It takes its own noise out of what
    comes back. The gradient is that of the clipped representations.
-4. Ids are rehearsed (private.py), and privacy=edge_rr is as in GLASU (glasu.py, number 10).
+4. Ids are rehearsed (graph_privacy.py), and privacy=edge_rr is as in GLASU (glasu.py, number 10).
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from functools import cache, partial
 import numpy as np
 from torch import Tensor
 
-from vflbench.algorithms.graph import private
+from vflbench.algorithms.graph import graph_privacy
 from vflbench.algorithms.graph.graph_learner import GraphLearner, answer_all, ask, asking, parties, rounds
 from vflbench.algorithms.graph.joint import Aggregation, exact_gradients, joint_inference, predictions
 from vflbench.cards.algorithms.graph import glasu_exact, simulated_centralized
@@ -41,7 +41,7 @@ def specs(task: GraphTask, config: RunConfig[Exact], ends: Sequence[int], full_e
     full_edges : clients get all edges.
     """
     width = Aggregation(config.algorithm.aggregate, task.parties).columns(config.model.hidden, 0)[1]
-    private.inspect(task, config, releases(rounds(config), ends), width)
+    graph_privacy.inspect(task, config, releases(rounds(config), ends), width)
     parts = [task.part(m, full_edges) for m in range(task.parties)]
     return parties(partial(server, ends=ends), partial(client, ends=ends), parts)
 
@@ -62,7 +62,7 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig[E
         for _ in ends[:-1]:
             await answer_all(me, unite, "nodes", "union")
 
-    await private.rehearse(me, config, "batches", exchange_ids)
+    await graph_privacy.rehearse(me, config, "batches", exchange_ids)
     async for t in me.rounds():
         await exchange_ids(me.rng("batches"))
         for _ in ends:
@@ -80,12 +80,12 @@ async def client(
 ) -> None:
     """Sample, compute representations, and follow the exact gradient."""
     cfg = config.algorithm
-    m, secret = me.clients.index(me.name), private.guard(me, served=len(ends))
+    m, secret = me.clients.index(me.name), graph_privacy.guard(me, served=len(ends))
     aggregation = Aggregation(cfg.aggregate, public.parties)
     columns = aggregation.columns(config.model.hidden, m)
     learner = GraphLearner(me, config, data, public.classes, ends, columns)
     model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer
-    graph = private.graph_of(me, data, public, model.self_weight)
+    graph = graph_privacy.graph_of(me, data, public, model.self_weight)
     whole = cache(lambda: learner.whole(full_block(graph())))
     unite = asking(me, "nodes", "union", at={end + 1 for end in ends[:-1]})
 
@@ -93,7 +93,7 @@ async def client(
         batch = await me.recv(SERVER, tag="batch")
         return await sample_blocks(graph(), batch, cfg.layers, cfg.fanout, rng, unite)
 
-    await private.plan(me, config, public.nodes, sample, [end + 1 for end in ends] * 2)
+    await graph_privacy.plan(me, config, public.nodes, sample, [end + 1 for end in ends] * 2)
 
     def clipped(rows: Tensor) -> Tensor:
         return rows if secret is None else secret.clip(rows)
@@ -130,6 +130,6 @@ async def client(
         for way in serving.ways(config.privacy) if me.evaluates(t) else ():
             async with me.evaluating(priced=way.chosen):
                 logits = await joint_inference(
-                    model, *whole(), partial(private.serve, me, aggregation, noisy=way.noisy)
+                    model, *whole(), partial(graph_privacy.serve, me, aggregation, noisy=way.noisy)
                 )
             way.report(me, predictions(logits, public.splits))

@@ -39,7 +39,8 @@ Departures from the paper
 8. privacy=gaussian_embedding is ours: a client clips each row and adds noise before it sends. It goes on with its own
    part clipped but without noise, so representations above an aggregation differ between clients. Rows for predictions
    are clipped, and with privacy.serving=noisy have noise, too.
-9. Where noise is calibrated to a target, the parties exchange the ids of all rounds before the first (private.py).
+9. Where noise is calibrated to a target, the parties exchange the ids of all rounds before the first
+   (graph_privacy.py).
 10. privacy=edge_rr is ours too: a client samples, learns and predicts with the edges that it shows.
 """
 
@@ -52,7 +53,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from vflbench.algorithms.graph import graph_learner, private
+from vflbench.algorithms.graph import graph_learner, graph_privacy
 from vflbench.algorithms.graph.graph_learner import GraphLearner, answer_all, ask, asking
 from vflbench.algorithms.graph.joint import Aggregation, aggregation_layers, joint_inference, local_loss, predictions
 from vflbench.cards.algorithms.graph.glasu import Config
@@ -79,7 +80,7 @@ class LeakyPart(GraphPart):
 def parties(task: GraphTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The server, and one client per part of the task."""
     width = Aggregation(config.algorithm.aggregate, task.parties).columns(config.model.hidden, 0)[1]
-    private.inspect(task, config, max_releases(config, graph_learner.rounds(config)), width)
+    graph_privacy.inspect(task, config, max_releases(config, graph_learner.rounds(config)), width)
     parts = [task.part(m) for m in range(task.parties)]
     if config.algorithm.sampling == "undropped":
         parts = [LeakyPart(**vars(part), all_edges=task.all_edges) for part in parts]
@@ -103,7 +104,7 @@ async def server(me: Party, data: None, public: GraphPublic, config: RunConfig[C
         for _ in common_levels(cfg, ends):
             await answer_all(me, unite, "nodes", "union")
 
-    await private.rehearse(me, config, "batches", exchange_ids)
+    await graph_privacy.rehearse(me, config, "batches", exchange_ids)
     async for t in me.rounds():
         await exchange_ids(me.rng("batches"))
         for _ in ends:  # Alg. 3
@@ -138,15 +139,15 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
     """Sample, compute representations, and update the client's own parameters."""
     cfg = config.algorithm
     ends = aggregation_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers)
-    m, secret = me.clients.index(me.name), private.guard(me, served=len(ends))
+    m, secret = me.clients.index(me.name), graph_privacy.guard(me, served=len(ends))
     aggregation = Aggregation(cfg.aggregate, public.parties)
     columns = aggregation.columns(config.model.hidden, m)
     learner = GraphLearner(me, config, data, public.classes, ends, columns)
     model, optimizer = me.state.model, me.state.optimizer = learner.model, learner.optimizer
-    graph = private.graph_of(me, data, public, model.self_weight)
+    graph = graph_privacy.graph_of(me, data, public, model.self_weight)
     whole = cache(lambda: learner.whole(full_block(graph())))
     sample = sampler(me, data, public.nodes, cfg, ends, graph)
-    await private.plan(me, config, public.nodes, sample, [end + 1 for end in ends])
+    await graph_privacy.plan(me, config, public.nodes, sample, [end + 1 for end in ends])
     others: list[torch.Tensor] = []  # H_{-m}[l+1], l in I, of this round
 
     def clipped(h_own: torch.Tensor) -> torch.Tensor:
@@ -188,6 +189,6 @@ async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunCon
         for way in serving.ways(config.privacy) if me.evaluates(t) else ():
             async with me.evaluating(priced=way.chosen):
                 logits = await joint_inference(
-                    model, *whole(), partial(private.serve, me, aggregation, noisy=way.noisy)
+                    model, *whole(), partial(graph_privacy.serve, me, aggregation, noisy=way.noisy)
                 )
             way.report(me, predictions(logits, public.splits))

@@ -35,7 +35,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vflbench.algorithms.graph import alone, graph_learner, private
+from vflbench.algorithms.graph import alone, graph_learner, graph_privacy
 from vflbench.algorithms.graph.joint import joint_inference, predictions
 from vflbench.algorithms.oneshot.forms import Projection, columns
 from vflbench.cards.algorithms.oneshot.graph_once import Config
@@ -48,8 +48,8 @@ from vflbench.privacy.gaussian import GaussianEmbedding
 from vflbench.types import RunConfig
 
 NOT_COVERED = {  # by epsilon of a row
-    "raw": ("labels", private.EDGES),
-    "propagated": ("labels", private.EDGES, "principal directions", "a node's raw features"),
+    "raw": ("labels", graph_privacy.EDGES),
+    "propagated": ("labels", graph_privacy.EDGES, "principal directions", "a node's raw features"),
 }
 
 
@@ -63,7 +63,7 @@ def parties(task: GraphTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     cfg = config.algorithm
     most = cfg.components if cfg.form == "propagated" else 2**62
     widths = [min(block.shape[1], most) for block in task.features]
-    private.inspect(task, config, 1, max(widths))
+    graph_privacy.inspect(task, config, 1, max(widths))
     server = on_graph if cfg.form == "raw" else on_rows
     return graph_learner.parties(partial(server, widths=widths), client, [task.part(m) for m in range(task.parties)])
 
@@ -74,7 +74,7 @@ def parties(task: GraphTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
 async def client(me: Party, data: GraphPart, public: GraphPublic, config: RunConfig[Config]) -> None:
     """Send what is known of the nodes, once."""
     cfg = config.algorithm
-    secret, edges = private.guard(me, NOT_COVERED[cfg.form]), private.edges_of(me, data, public)
+    secret, edges = graph_privacy.guard(me, NOT_COVERED[cfg.form]), graph_privacy.edges_of(me, data, public)
     async for t in me.rounds():
         if t > 1:
             continue

@@ -10,7 +10,7 @@ Departures
    batch is taken when all its embeddings are there.
 """
 
-from vflbench.algorithms.split import organisations, private
+from vflbench.algorithms.split import organisations, split_privacy
 from vflbench.algorithms.split.organisations import ACTIVE
 from vflbench.algorithms.split.worker_replica import Side, latest_first, run_ahead, score
 from vflbench.cards.algorithms.split.avfl import Config
@@ -19,7 +19,7 @@ from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
 from vflbench.types import RunConfig
 
-most, max_releases = organisations.most, private.max_releases
+most, max_releases = organisations.most, split_privacy.max_releases
 
 
 def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
@@ -43,7 +43,7 @@ async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     """Step on what came last."""
     side = Side(me, data, public, config)
     me.state.model, me.state.optimiser = side.model, side.optimiser
-    await private.settle_labels(me, data.labels)
+    await split_privacy.settle_labels(me, data.labels)
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, config.algorithm.batch_size)

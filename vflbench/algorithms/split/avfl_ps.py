@@ -10,7 +10,7 @@ Departures
 3. The reported training loss is the mean of the pairs' means, whatever their numbers of batches.
 """
 
-from vflbench.algorithms.split import organisations, private
+from vflbench.algorithms.split import organisations, split_privacy
 from vflbench.algorithms.split.organisations import ACTIVE, passive_parties, workers_of
 from vflbench.algorithms.split.worker_replica import Side, average, latest_first, run_ahead, score
 from vflbench.cards.algorithms.split.avfl_ps import Config
@@ -19,7 +19,7 @@ from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
 from vflbench.types import RunConfig
 
-most, max_releases = organisations.most, private.max_releases
+most, max_releases = organisations.most, split_privacy.max_releases
 
 
 def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
@@ -54,7 +54,7 @@ async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, 
     me.state.model = side.model
     seconds = side.serving(len(workers))
     averages = len(stretches(config, -(-public.samples // config.algorithm.batch_size), 0))
-    await private.settle_labels(me, data.labels, workers)
+    await split_privacy.settle_labels(me, data.labels, workers)
 
     async for t in me.rounds():
         for _ in range(averages):
@@ -84,7 +84,7 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
     side = Side(me, data, public, config, cfg.workers)
     partners = [workers_of(name, cfg.workers)[side.place] for name in passive_parties(me)]
     me.state.model, me.state.optimiser = side.model, side.optimiser
-    await private.settle_labels(me, data.labels, hub=ACTIVE)
+    await split_privacy.settle_labels(me, data.labels, hub=ACTIVE)
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)

@@ -41,7 +41,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vflbench.algorithms.split import organisations, private
+from vflbench.algorithms.split import organisations, split_privacy
 from vflbench.algorithms.split.organisations import ACTIVE
 from vflbench.algorithms.split.sealing import Sealing
 from vflbench.cards.algorithms.split.hetero_lr import Config, sealed
@@ -54,7 +54,7 @@ from vflbench.seeding import batches, stream
 from vflbench.types import Problem, RunConfig, refuse
 
 ARBITER = "arbiter"
-most, max_releases = organisations.most, private.max_releases
+most, max_releases = organisations.most, split_privacy.max_releases
 
 
 def taylor(config: RunConfig[Config], classes: int) -> bool:
@@ -185,7 +185,7 @@ class Guest(Columns):
 
     def answers(self, rows: np.ndarray) -> Tensor:
         """The labels of a batch, (B,)."""
-        return torch.from_numpy(private.trained_on(self.me, self.labels)[rows]).to(self.device)
+        return torch.from_numpy(split_privacy.trained_on(self.me, self.labels)[rows]).to(self.device)
 
     def residual(self, u: Tensor, y: Tensor) -> tuple[float, Tensor]:
         """The mean loss of a batch with scores u (B, outputs) and labels y (B,), and d loss / d u."""
@@ -194,7 +194,7 @@ class Guest(Columns):
             sign = 2.0 * y[:, None].to(u.dtype) - 1
             loss = (math.log(2) - sign * u / 2 + u.square() / 8).mean()
         elif self.classes:
-            loss = private.loss_of(self.me)(self.outcome(u), y)
+            loss = split_privacy.loss_of(self.me)(self.outcome(u), y)
         else:
             loss = (u[:, 0] - (y.to(u.dtype) - self.shift) / self.scale).square().mean() / 2
         return float(loss.detach()), torch.autograd.grad(loss, u)[0]
@@ -217,7 +217,7 @@ async def host(me: Party, data: AlignedPart, public: AlignedPublic, config: RunC
             x = side.taken(rows)
             seconds = side.sealing.priced(encrypted=len(rows))
             u = await me.compute(side.score, x, cost=len(rows), seconds=seconds)
-            await me.send(ACTIVE, side.sent(private.embeddings(me, u, rows)), tag="score")
+            await me.send(ACTIVE, side.sent(split_privacy.embeddings(me, u, rows)), tag="score")
             await side.step(x, side.received(await me.recv(ACTIVE, tag="residual")))
         me.report(facts=side.sealing.facts(me.name))
         for way in serving.ways(config.privacy) if me.evaluates(t) else ():
@@ -229,7 +229,7 @@ async def guest(me: Party, data: AlignedPart, public: AlignedPublic, config: Run
     """Add up the scores of each batch, and answer with its residual."""
     side = Guest(me, data, public, config)
     me.state.model, me.state.optimiser, me.state.counts = side.model, side.optimiser, side.sealing.counts
-    await private.settle_labels(me, data.labels)
+    await split_privacy.settle_labels(me, data.labels)
 
     async for t in me.rounds():
         side.sealing.counts, losses = me.state.counts, []
@@ -242,7 +242,7 @@ async def guest(me: Party, data: AlignedPart, public: AlignedPublic, config: Run
             seconds = side.sealing.priced(added=len(rows) * len(me.clients), encrypted=len(rows))
             loss, residual = await me.compute(side.residual, u, y, cost=len(rows), seconds=seconds)
             losses.append(loss)
-            noisy = private.gradients(me, [residual] * len(me.clients), rows, public.samples)
+            noisy = split_privacy.gradients(me, [residual] * len(me.clients), rows, public.samples)
             for name, own in zip(me.clients, noisy, strict=True):
                 await me.send(name, side.sent(own), tag="residual")
             await side.step(x, residual)

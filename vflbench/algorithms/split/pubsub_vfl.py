@@ -56,7 +56,7 @@ from typing import Any
 
 import torch
 
-from vflbench.algorithms.split import organisations, planner, private
+from vflbench.algorithms.split import organisations, planner, split_privacy
 from vflbench.algorithms.split.epoch import ActiveEpoch, Notice, PassiveEpoch, Result, Task, check_fruitful
 from vflbench.algorithms.split.organisations import ACTIVE, passive_parties, workers_of
 from vflbench.algorithms.split.worker_replica import Embedding, Gradient, Side, average, score
@@ -68,7 +68,7 @@ from vflbench.models.split_learning import Embedded
 from vflbench.seeding import batches
 from vflbench.types import FederationError, RunConfig
 
-max_releases = private.max_releases
+max_releases = split_privacy.max_releases
 
 
 def most(task: AlignedTask, config: RunConfig[Config]) -> dict[str, int]:
@@ -160,7 +160,7 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
     cfg = config.algorithm
     side = Side(me, data, public, config, cfg.workers)
     me.state.model, me.state.optimiser = side.model, side.optimiser
-    await private.settle_labels(me, data.labels, hub=ACTIVE)
+    await split_privacy.settle_labels(me, data.labels, hub=ACTIVE)
 
     async for t in me.rounds():
         rows = batches(config.seed, t, public.samples, cfg.batch_size)
@@ -216,7 +216,7 @@ async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, confi
             if tag == "worker":
                 done = Result(*message)
                 if epoch.on_result(src, done):
-                    z = private.embeddings(me, done.value, rows[done.batch], epoch=t)
+                    z = split_privacy.embeddings(me, done.value, rows[done.batch], epoch=t)
                     await me.send(ACTIVE, tuple(Embedding(done.batch, done.attempt, me.clock, z)), tag="embedding")
                     epoch.on_published(done.batch, me.clock)
             elif tag == "gradient":
@@ -225,7 +225,7 @@ async def passive_hub(me: Party, data: AlignedPart, public: AlignedPublic, confi
                 epoch.on_notice(Notice(*message))
             else:
                 epoch.ended = True
-        private.forget(me)
+        split_privacy.forget(me)
         await me.send_many(workers, tuple(Task("end")), tag="task")
         await aggregate(me, workers, side, config, t)
         me.report(facts={f"staleness_{me.name}": sum(epoch.staleness) / len(epoch.staleness)})  # of the last epoch
@@ -239,7 +239,7 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
     side = Side(me, data, public, config)
     passive = passive_parties(me)
     me.state.model = side.model
-    await private.settle_labels(me, data.labels, workers)
+    await split_privacy.settle_labels(me, data.labels, workers)
     me.state.counts = dict.fromkeys(("trained", "repeated", "discarded", "dropped"), 0)
     sources = {"worker": workers, **{tag: passive for tag in ("embedding", "notice", "epoch")}}
 
@@ -252,7 +252,7 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
                 done = Result(*message)
                 if epoch.on_result(src, done):
                     _loss, dzs = done.value
-                    dzs = private.gradients(me, dzs, rows[done.batch], public.samples, epoch=t)
+                    dzs = split_privacy.gradients(me, dzs, rows[done.batch], public.samples, epoch=t)
                     for name, dz in zip(passive, dzs, strict=True):
                         await me.send(name, tuple(Gradient(done.batch, done.attempt, me.clock, dz)), tag="gradient")
             elif tag == "embedding":
@@ -261,7 +261,7 @@ async def active_hub(me: Party, data: AlignedPart, public: AlignedPublic, config
                 epoch.on_notice(src, Notice(*message))
             else:
                 epoch.heeded[src] = message
-        private.forget(me)
+        split_privacy.forget(me)
         await me.send_many(passive, t, tag="epoch")
         await me.send_many(workers, tuple(Task("end")), tag="task")
         me.state.counts = {name: me.state.counts[name] + more for name, more in epoch.counts().items()}

@@ -9,7 +9,7 @@ exchange every party takes Q steps on the batch: the active one with the embeddi
 with the gradient that they have received.
 """
 
-from vflbench.algorithms.split import organisations, private
+from vflbench.algorithms.split import organisations, split_privacy
 from vflbench.algorithms.split.organisations import ACTIVE
 from vflbench.algorithms.split.worker_replica import Embedding, Gradient, Side, score
 from vflbench.cards.algorithms.split.vfl import Config
@@ -18,7 +18,7 @@ from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
 from vflbench.types import RunConfig
 
-most, max_releases = organisations.most, private.max_releases
+most, max_releases = organisations.most, split_privacy.max_releases
 
 
 def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
@@ -35,7 +35,7 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
         for j, rows in enumerate(batches(config.seed, t, public.samples, config.algorithm.batch_size)):
             me.about(rows)
             made = await side.embed(rows)
-            z = private.embeddings(me, made.z, rows)
+            z = split_privacy.embeddings(me, made.z, rows)
             await me.send(ACTIVE, tuple(Embedding(j, 0, 0.0, z)), tag="embedding")
             gradient = Gradient(*await me.recv(ACTIVE, tag="gradient"))
             await side.backward(made, rows, gradient.dz)
@@ -48,7 +48,7 @@ async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
     """Wait for all embeddings of a batch, step, answer, and step on them Q - 1 times more."""
     side = Side(me, data, public, config)
     me.state.model, me.state.optimiser = side.model, side.optimiser
-    await private.settle_labels(me, data.labels)
+    await split_privacy.settle_labels(me, data.labels)
 
     async for t in me.rounds():
         losses = []
@@ -57,7 +57,7 @@ async def active(me: Party, data: AlignedPart, public: AlignedPublic, config: Ru
             zs = [Embedding(*message).z for message in await me.recv_all(me.clients, tag="embedding")]
             loss, dzs = await side.learn(rows, zs)
             losses.append(loss)
-            for name, dz in zip(me.clients, private.gradients(me, dzs, rows, public.samples), strict=True):
+            for name, dz in zip(me.clients, split_privacy.gradients(me, dzs, rows, public.samples), strict=True):
                 await me.send(name, tuple(Gradient(j, 0, 0.0, dz)), tag="gradient")
             for _ in range(1, config.algorithm.local_steps):
                 await side.learn(rows, zs)

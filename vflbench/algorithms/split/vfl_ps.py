@@ -14,7 +14,7 @@ Departures
 
 import numpy as np
 
-from vflbench.algorithms.split import organisations, private
+from vflbench.algorithms.split import organisations, split_privacy
 from vflbench.algorithms.split.organisations import ACTIVE, passive_parties, workers_of
 from vflbench.algorithms.split.worker_replica import Embedding, Gradient, Side, average, score
 from vflbench.cards.algorithms.split.vfl_ps import Config
@@ -23,7 +23,7 @@ from vflbench.federation.party import Party, PartySpec
 from vflbench.seeding import batches
 from vflbench.types import RunConfig
 
-most, max_releases = organisations.most, private.max_releases
+most, max_releases = organisations.most, split_privacy.max_releases
 
 
 def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
@@ -54,7 +54,7 @@ async def parameter_server(me: Party, data: AlignedPart, public: AlignedPublic, 
     side = Side(me, data, public, config)
     me.state.model = side.model
     seconds = side.serving(len(workers))
-    await private.settle_labels(me, data.labels, workers)
+    await split_privacy.settle_labels(me, data.labels, workers)
 
     async for t in me.rounds():
         dealt = batches(config.seed, t, public.samples, cfg.batch_size)
@@ -79,7 +79,7 @@ async def passive_worker(me: Party, data: AlignedPart, public: AlignedPublic, co
             own = part(rows, cfg.workers, side.place)
             if len(own):
                 made = await side.embed(own)
-                z = private.embeddings(me, made.z, own)
+                z = split_privacy.embeddings(me, made.z, own)
                 await me.send(partner, tuple(Embedding(j, 0, 0.0, z)), tag="embedding")
                 gradient = Gradient(*await me.recv(partner, tag="gradient"))
                 await side.backward(made, own, gradient.dz)
@@ -94,7 +94,7 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
     side = Side(me, data, public, config, cfg.workers)
     partners = [workers_of(name, cfg.workers)[side.place] for name in passive_parties(me)]
     me.state.model, me.state.optimiser = side.model, side.optimiser
-    await private.settle_labels(me, data.labels, hub=ACTIVE)
+    await split_privacy.settle_labels(me, data.labels, hub=ACTIVE)
 
     async for t in me.rounds():
         losses = []
@@ -104,7 +104,7 @@ async def active_worker(me: Party, data: AlignedPart, public: AlignedPublic, con
                 zs = [Embedding(*message).z for message in await me.recv_all(partners, tag="embedding")]
                 loss, dzs = await side.learn(own, zs)
                 losses.append(loss)
-                for name, dz in zip(partners, private.gradients(me, dzs, own, public.samples), strict=True):
+                for name, dz in zip(partners, split_privacy.gradients(me, dzs, own, public.samples), strict=True):
                     await me.send(name, tuple(Gradient(j, 0, 0.0, dz)), tag="gradient")
             if averages(config, public.samples, j):
                 await me.send(ACTIVE, side.theta, tag="replica")

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vflbench.algorithms.split import private
+from vflbench.algorithms.split import split_privacy
 from vflbench.algorithms.split.organisations import ACTIVE, passive_parties
 from vflbench.cards.algorithms.split.split_methods import Keys
 from vflbench.cards.models.model_facts import IMAGES
@@ -170,7 +170,9 @@ class Side:
             return {"embed": embed, "backward": back + update}
         labels = torch.from_numpy(self.data.labels[rows]).to(self.me.device)
         zs = [self.theta.new_zeros((len(rows), self.width)) for _ in range(self.passive)]
-        _, learn = counted_work.counted(lambda: self.model.gradients(taken(), labels, zs, private.loss_of(self.me)))
+        _, learn = counted_work.counted(
+            lambda: self.model.gradients(taken(), labels, zs, split_privacy.loss_of(self.me))
+        )
         return {"learn": learn + update}
 
     def serving(self, workers: int) -> float:
@@ -193,9 +195,9 @@ class Side:
 
     def _learn(self, rows: np.ndarray, zs: Sequence[Tensor], steps: bool) -> tuple[float, list[Tensor]]:
         assert self.data.labels is not None
-        y = torch.from_numpy(private.trained_on(self.me, self.data.labels)[rows]).to(self.me.device)
+        y = torch.from_numpy(split_privacy.trained_on(self.me, self.data.labels)[rows]).to(self.me.device)
         x = self.rows(self.data.features, rows)
-        loss, gradient, dzs = self.model.gradients(x, y, zs, private.loss_of(self.me))
+        loss, gradient, dzs = self.model.gradients(x, y, zs, split_privacy.loss_of(self.me))
         if steps:
             self._step(gradient)
         return loss, dzs
@@ -253,7 +255,7 @@ async def run_ahead(
             j = queue.popleft()
             now = me.clock
             made[j] = await side.embed(rows[j], len(made))
-            z = private.embeddings(me, made[j].z, rows[j])
+            z = split_privacy.embeddings(me, made[j].z, rows[j])
             await me.send(partner, tuple(Embedding(j, 0, now, z)), tag="embedding")
 
 
@@ -279,7 +281,7 @@ async def latest_first(
         zs = arrived.pop(j)
         loss, dzs = await side.learn(rows[j], [zs[name] for name in partners])
         losses.append(loss)
-        for name, dz in zip(partners, private.gradients(me, dzs, rows[j], len(side.data.features)), strict=True):
+        for name, dz in zip(partners, split_privacy.gradients(me, dzs, rows[j], len(side.data.features)), strict=True):
             await me.send(name, tuple(Gradient(j, 0, me.clock, dz)), tag="gradient")
     return losses
 

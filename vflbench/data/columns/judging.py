@@ -18,7 +18,7 @@ from vflbench.cards.data.columns.judging import Keys
 from vflbench.data.columns import dates, extremes
 from vflbench.data.readers import table_sources, written_numbers
 from vflbench.data.readers.cells import TYPES, Column, infer, means_missing, trimmed, without_point
-from vflbench.data.readers.keys import plain
+from vflbench.data.readers.identifiers import plain
 from vflbench.data.readers.table_sources import Source
 
 Kind = Literal["number", "category", "date", "text", "id", "label", "row number", "constant", "empty", "unknown"]

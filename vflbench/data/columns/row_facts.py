@@ -9,7 +9,7 @@ import numpy as np
 
 from vflbench.cards.data.columns.judging import Order
 from vflbench.data.columns import dates
-from vflbench.data.readers import keys
+from vflbench.data.readers import identifiers
 from vflbench.data.readers.cells import Column, means_missing
 from vflbench.types import DataError
 
@@ -72,7 +72,7 @@ def entities(cells: Column, column: str, place: Place, used: np.ndarray) -> np.n
 
 
 def _plain(text: str) -> str:
-    return keys.plain(unicodedata.normalize("NFKC", keys.normal(text)))
+    return identifiers.plain(unicodedata.normalize("NFKC", identifiers.normal(text)))
 
 
 def _missing(cells: Column, word: Callable[[str], bool]) -> np.ndarray:

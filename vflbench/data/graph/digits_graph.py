@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from vflbench.cards.data.graph.digits_graph import Config
-from vflbench.data.digits import images
+from vflbench.data.digit_images import images
 from vflbench.data.divide import partition
 from vflbench.data.divide.partition import RawGraph
 from vflbench.data.tasks import GraphTask

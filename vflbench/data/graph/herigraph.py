@@ -26,7 +26,7 @@ from vflbench.cards.data.graph.herigraph import Config
 from vflbench.data import prepared, sources, twins
 from vflbench.data.divide import partition
 from vflbench.data.divide.partition import RawGraph
-from vflbench.data.published import Lines, Rows
+from vflbench.data.published_files import Lines, Rows
 from vflbench.data.readers import csv_files
 from vflbench.data.readers.untrusted import load_npy, load_npz, load_sparse
 from vflbench.data.sources import FileSet, Found, Part, RawFile

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vflbench.data.graph.node_tables import Files, Table, counts, is_counter
-from vflbench.data.readers import keys
+from vflbench.data.readers import identifiers
 from vflbench.data.readers.cells import Column
 from vflbench.types import ConfigError, DataError, Problem, closest
 
@@ -62,11 +62,13 @@ class Nodes:
 
     def _lacks(self, name: str | None) -> str:
         """Why there is no such node."""
-        pairs = keys.near([name], self.rows or ()) if name else []
+        pairs = identifiers.near([name], self.rows or ()) if name else []
         told = f"{self.file} has no such ID in column {self.column}"
         if name is not None and name.isdecimal() and int(name) < self.count:
             told += f" (type dataset.leave_out=[{self.column}] if edges and labels mean row numbers)"
-        return told + "".join(f", but {keys.shown(*pair[0])[1]}, which differs in {kind}" for kind, pair in pairs)
+        return told + "".join(
+            f", but {identifiers.shown(*pair[0])[1]}, which differs in {kind}" for kind, pair in pairs
+        )
 
 
 def column_of(table: Table, given: str | None, numbers: Collection[str] = ()) -> int | None:
@@ -193,7 +195,7 @@ def _rows(table: Table, column: int) -> dict[str, int]:
         if name is None:
             raise DataError(f"{where}: no ID.")
         if (before := rows.setdefault(name, row)) != row:
-            pair = " and ".join(keys.shown(str(ids.raw[before]), str(ids.raw[row])))
+            pair = " and ".join(identifiers.shown(str(ids.raw[before]), str(ids.raw[row])))
             raise DataError(f"{where}: the ID {name!r} is there twice ({pair}, also {table.place(before)}).")
     return rows
 

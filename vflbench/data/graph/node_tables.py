@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from vflbench.data.graph import pyg_file
-from vflbench.data.readers import delimited, keys, packed, table_sources
+from vflbench.data.readers import delimited, identifiers, packed, table_sources
 from vflbench.data.readers.cells import Column, Wrong, infer
 from vflbench.data.readers.table_sources import Source
 from vflbench.data.readers.untrusted import load_npy, load_npz, load_sparse, npz_names
@@ -60,7 +60,7 @@ class Table:
         first = column == 0 and self.nameless(column)
         return "the first column, which has no name," if first else f"column {self.names[column]}"
 
-    def ids(self, column: int) -> keys.Ids:
+    def ids(self, column: int) -> identifiers.Ids:
         """The IDs in a column.
 
         Raises
@@ -68,7 +68,7 @@ class Table:
         DataError : a cell is no exact ID.
         """
         try:
-            return keys.ids(self.columns[column])
+            return identifiers.ids(self.columns[column])
         except Wrong as error:
             raise DataError(f"{self.at(error.row)}, {self.called(column)}: {error.reason}.") from None
 

@@ -18,7 +18,7 @@ from vflbench.cards.data.graph.planetoid import Config
 from vflbench.data import sources, twins
 from vflbench.data.divide import partition
 from vflbench.data.divide.partition import RawGraph
-from vflbench.data.published import Pickled, Rows
+from vflbench.data.published_files import Pickled, Rows
 from vflbench.data.readers import csv_files
 from vflbench.data.readers.untrusted import load_pickle
 from vflbench.data.sources import FileSet, Found, Part, RawFile

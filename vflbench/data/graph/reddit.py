@@ -12,7 +12,7 @@ from vflbench.cards.data.graph.reddit import CLASSES, Config
 from vflbench.data import sources, twins
 from vflbench.data.divide import partition
 from vflbench.data.divide.partition import RawGraph
-from vflbench.data.published import Arrays, Rows
+from vflbench.data.published_files import Arrays, Rows
 from vflbench.data.readers.untrusted import load_npz, load_sparse
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import GraphTask

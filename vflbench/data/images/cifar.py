@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.data import prepared, published, sources, twins
-from vflbench.data.published import Pickled, Records, Rows
+from vflbench.data import prepared, published_files, sources, twins
+from vflbench.data.published_files import Pickled, Records, Rows
 from vflbench.data.readers import untrusted
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.seeding import stream
@@ -111,20 +111,20 @@ _GROUPS = (
 )
 
 
-def _size(batch: Any) -> published.Size:
+def _size(batch: Any) -> published_files.Size:
     """Images of a pickled batch, and their pixels."""
     rows, pixels = _fields(batch)["data"].shape
     return rows, pixels
 
 
 @dataclass(frozen=True)
-class _Archived(published.Kept):
+class _Archived(published_files.Kept):
     """Images of the batches in an archive."""
 
     batch: str  # how their names begin
     binary: bool
 
-    def __call__(self, path: Path) -> published.Size:
+    def __call__(self, path: Path) -> published_files.Size:
         """Rows and columns."""
         sizes = []
         with tarfile.open(path) as archive:
@@ -142,7 +142,7 @@ def _rows(group: _Group) -> Iterator[Rows]:
     for what, count, batch in (("training images", 50_000, "data_batch"), ("test images", 10_000, "test_batch")):
         files = tuple(file.path for file in group.files if group.folder or file.name.startswith(batch))
         width = _RECORD if group.binary else _RECORD - 1
-        size: Callable[[Path], published.Size] = Records(_RECORD) if group.binary else Pickled(_size)
+        size: Callable[[Path], published_files.Size] = Records(_RECORD) if group.binary else Pickled(_size)
         yield Rows(what, (count,), width, files, _Archived(batch, group.binary) if group.folder else size)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from vflbench.cards.data.images.mnist import TRAIN, Config
 from vflbench.data import prepared, sources, twins
 from vflbench.data.divide import partition
-from vflbench.data.published import Idx, Rows
+from vflbench.data.published_files import Idx, Rows
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import Shard, ShardedTask
 from vflbench.seeding import stream

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from vflbench.cards.data.readers.table_sources import POSTGRES, QUERY_TIMEOUT, shown
-from vflbench.data.readers import databases, delimited, dialect, keys, packed, spreadsheets, written_numbers
+from vflbench.data.readers import databases, delimited, dialect, identifiers, packed, spreadsheets, written_numbers
 from vflbench.data.readers.cells import (
     EXACT,
     Column,
@@ -295,7 +295,7 @@ def _key(source: Source, name: str, column: Column, declared: str | None) -> Col
     import pyarrow as pa
 
     if column.kind == "text":
-        ids = keys.ids(column)
+        ids = identifiers.ids(column)
         ids.refuse_clashes()
         column = Column("text", ids.values)
         if source.kind in ("csv", "excel") and declared != "text":

@@ -43,9 +43,9 @@ import numpy as np
 
 from vflbench.cards.data.relational.mimic3 import Config
 from vflbench.data import prepared, sources, twins
+from vflbench.data.divide.raw_tables import RawTable, RawTables, divide, in_order, kept, moments, standardize
 from vflbench.data.divide.splits import SPLITS, check_fractions
-from vflbench.data.divide.tables import RawTable, RawTables, divide, in_order, kept, moments, standardize
-from vflbench.data.published import Lines, Rows
+from vflbench.data.published_files import Lines, Rows
 from vflbench.data.readers import csv_files
 from vflbench.data.relational import mimic3_events as measured
 from vflbench.data.relational.mimic3_events import CsvFile, Stays

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from vflbench.data.divide.raw_tables import RawTable, RawTables
 from vflbench.data.divide.splits import SPLITS
-from vflbench.data.divide.tables import RawTable, RawTables
 from vflbench.data.relational import mimic3_events as measured
 from vflbench.data.tasks import Equality
 from vflbench.seeding import stream

@@ -12,9 +12,9 @@ import numpy as np
 
 from vflbench.cards.data.relational.movielens import Config
 from vflbench.data import sources, twins
+from vflbench.data.divide.raw_tables import RawTable, RawTables, divide, kept
 from vflbench.data.divide.splits import check_fractions, split_rows
-from vflbench.data.divide.tables import RawTable, RawTables, divide, kept
-from vflbench.data.published import Lines, Rows
+from vflbench.data.published_files import Lines, Rows
 from vflbench.data.relational import text
 from vflbench.data.relational.movielens_files import GENRES, OCCUPATIONS, Content, read
 from vflbench.data.sources import FileSet, Part, RawFile

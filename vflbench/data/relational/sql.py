@@ -19,11 +19,11 @@ import numpy as np
 from vflbench.cards.data.divide import plan
 from vflbench.cards.data.relational.sql import Config
 from vflbench.data.columns import inspection, row_facts
-from vflbench.data.divide import splits, tables
-from vflbench.data.divide.tables import RawTables
+from vflbench.data.divide import raw_tables, splits
+from vflbench.data.divide.raw_tables import RawTables
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.cells import TYPES, Column, concatenate, digest, hashes, stable_order
-from vflbench.data.readers.keys import near, shown
+from vflbench.data.readers.identifiers import near, shown
 from vflbench.data.readers.table_sources import ReadTable, Source
 from vflbench.data.relational.sql_columns import as_text, marked, misspelt, place_of, raw_table, summary
 from vflbench.data.relational.sql_config import TASKS, called, check, deciding, joins_of, keys_of, parts_of, roles_of
@@ -86,7 +86,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     for line in inspection.told((one.report for own in judged for one in own), "warning"):
         log.warning("%s", line)
     source = dataclasses.replace(source, tables=summary(judged))
-    return tables.divide(config.name, whole, divided, source, metric, layout=layout, parts=parties, sizes=sizes)
+    return raw_tables.divide(config.name, whole, divided, source, metric, layout=layout, parts=parties, sizes=sizes)
 
 
 def load_own(
@@ -109,15 +109,15 @@ def load_own(
             advice = "has changed since the join was made; start again once it is left alone"
             raise DataError(f"{called(config, name)}: {stamp[0]} {advice}")
     raw, _ = raw_table(config, name, found)
-    raw = dataclasses.replace(raw, keys=tables.joining(raw, task.joins))
+    raw = dataclasses.replace(raw, keys=raw_tables.joining(raw, task.joins))
     labels, divided = None, None
     if name == task.label_table:
         labels, classes = _labels(config, name, found)
         drawn = _divided(config, name, _known(config, found), labels, classes, seed)
         divided = {split: rows for split, rows in drawn.items() if split != "val" or len(rows)}
-    features = tables.standardize(raw, divided["train"] if divided else None)
+    features = raw_tables.standardize(raw, divided["train"] if divided else None)
     sizes = [part.rows for part in found] if len(found) > 1 else None
-    own = tables.horizontal(raw, features, divided, labels, parties, sizes)
+    own = raw_tables.horizontal(raw, features, divided, labels, parties, sizes)
     first = next(number for number, part in enumerate(task.clients) if part.table == name)
     return dataclasses.replace(task, clients=replace_at(task.clients, index, own[index - first]))
 

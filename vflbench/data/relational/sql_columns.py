@@ -21,7 +21,7 @@ from vflbench.data.columns.judging import (
     days,
     numbers_rows,
 )
-from vflbench.data.divide.tables import RawTable, RawTables, joining
+from vflbench.data.divide.raw_tables import RawTable, RawTables, joining
 from vflbench.data.readers.cells import Column, Wrong, as_type, concatenate, refuse_rounded, words
 from vflbench.data.readers.table_sources import ReadTable
 from vflbench.data.relational.sql_config import called, deciding, keys_of, roles_of

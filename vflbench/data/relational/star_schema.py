@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from vflbench.cards.data.relational.star_schema import Config
-from vflbench.data.divide import tables
+from vflbench.data.divide import raw_tables
+from vflbench.data.divide.raw_tables import RawTable, RawTables
 from vflbench.data.divide.splits import check_fractions, split_rows
-from vflbench.data.divide.tables import RawTable, RawTables
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask
 from vflbench.seeding import stream
 from vflbench.types import DataSource, Metric, Problem, refuse
@@ -38,7 +38,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     source = DataSource(kind="synthetic", note=note)
     splits = split_rows(config.rows, config.validation, config.test, seed)
     metric = TASKS[config.task]
-    return tables.divide(config.name, make(config), splits, source, metric, layout=layout, parts=parties)
+    return raw_tables.divide(config.name, make(config), splits, source, metric, layout=layout, parts=parties)
 
 
 def make(config: Config) -> RawTables:

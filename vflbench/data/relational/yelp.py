@@ -25,9 +25,9 @@ import numpy as np
 
 from vflbench.cards.data.relational.yelp import Config
 from vflbench.data import prepared, sources, twins
+from vflbench.data.divide.raw_tables import RawTable, RawTables, divide, in_order, standardize
 from vflbench.data.divide.splits import SPLITS, check_fractions, split_rows
-from vflbench.data.divide.tables import RawTable, RawTables, divide, in_order, standardize
-from vflbench.data.published import Lines, Rows
+from vflbench.data.published_files import Lines, Rows
 from vflbench.data.relational import text, yelp_lines
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tasks import AlignedTask, Equality, RelationalTask

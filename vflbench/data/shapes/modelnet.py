@@ -26,7 +26,7 @@ import numpy as np
 from vflbench.cards.data.shapes.modelnet import Config
 from vflbench.data import prepared, sources, twins
 from vflbench.data.divide import partition
-from vflbench.data.published import Arrays, Named, Rows
+from vflbench.data.published_files import Arrays, Named, Rows
 from vflbench.data.readers import untrusted
 from vflbench.data.shapes import solids, views
 from vflbench.data.shapes.off import parse_off

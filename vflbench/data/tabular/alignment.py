@@ -14,7 +14,7 @@ import numpy as np
 
 from vflbench.data.columns import inspection, judging
 from vflbench.data.matching import DIGEST, PLACE
-from vflbench.data.readers import keys
+from vflbench.data.readers import identifiers
 from vflbench.data.readers.cells import Wrong
 from vflbench.data.readers.table_sources import ReadTable
 from vflbench.data.tabular import positions
@@ -112,7 +112,7 @@ def _by_position(tables: Sequence[ReadTable], looked_at: Sequence[Sequence[str]]
 def _refuse_apart(table: ReadTable, rows: Rows, other: ReadTable, others: Rows, column: str) -> None:
     """Refuse files that have no ID in common."""
     if rows.of.keys().isdisjoint(others.of):
-        ends = " and ".join(keys.shown(*(own.written(next(iter(own.of))) for own in (rows, others))))
+        ends = " and ".join(identifiers.shown(*(own.written(next(iter(own.of))) for own in (rows, others))))
         raise DataError(f"{table} and {other} have no ID in common in column {column}, whose first ones are {ends}")
 
 
@@ -127,8 +127,8 @@ def _refuse_unlike(table: ReadTable, rows: Rows, other: ReadTable, others: Rows)
 
 def near(table: ReadTable, rows: Rows, other: ReadTable, others: Rows) -> Iterator[str]:
     """Name IDs of two files that differ only in how they are written, a sentence for each kind of difference."""
-    for kind, pairs in keys.near(rows.of, others.of):
-        pair = " and ".join(keys.shown(rows.written(pairs[0][0]), others.written(pairs[0][1])))
+    for kind, pairs in identifiers.near(rows.of, others.of):
+        pair = " and ".join(identifiers.shown(rows.written(pairs[0][0]), others.written(pairs[0][1])))
         yield f"{len(pairs)} IDs of {table} and {other} differ only in {kind}, as {pair}; they are not matched"
 
 
@@ -185,7 +185,7 @@ class Rows:
     """The rows of a file by their IDs."""
 
     of: dict[str, int]  # ID -> row, in the order of the rows
-    parts: Sequence[keys.Ids]  # per column
+    parts: Sequence[identifiers.Ids]  # per column
     wrong: list[str]  # rows without an ID, IDs that are there twice, and rounded ones
     notes: list[str]  # what was ignored in all IDs
 
@@ -196,10 +196,10 @@ class Rows:
 
 def rows_of(table: ReadTable, columns: Sequence[str], files: Files | None = None) -> Rows:
     """The rows of a file by their IDs, which the `columns` have together, and what is wrong with them."""
-    parts, notes, named = list[keys.Ids](), list[str](), f"column {_listed(columns)}"
+    parts, notes, named = list[identifiers.Ids](), list[str](), f"column {_listed(columns)}"
     for column in columns:
         try:
-            parts.append(keys.ids(table.columns[column]))
+            parts.append(identifiers.ids(table.columns[column]))
         except Wrong as error:
             return Rows(
                 {},
@@ -223,7 +223,7 @@ def rows_of(table: ReadTable, columns: Sequence[str], files: Files | None = None
         before, now = (one([str(part.raw[row]) for part in parts]) for row in (places[name], again[0]))
         told = f"the ID {name!r} is there twice"
         if before != now:
-            told += f": {keys.alike(before, now)}"
+            told += f": {identifiers.alike(before, now)}"
         advice = files.told_apart() if files and before == now else ""
         wrong.append(f"{table.place(again[0])}, {named}: {told}{inspection.others(table.source, again)}{advice}")
     return Rows(places, parts, wrong, notes)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vflbench.cards.data.tabular.bank import DATASETS
-from vflbench.data.published import Lines
+from vflbench.data.published_files import Lines
 from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.sets import Edition, Files, Form, TabularSet

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from vflbench.cards.data.tabular.credit import DATASETS
-from vflbench.data.published import Lines, Sheet
+from vflbench.data.published_files import Lines, Sheet
 from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.sets import Contents, Edition, Files, Form, TabularSet

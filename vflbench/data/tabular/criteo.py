@@ -24,9 +24,9 @@ import numpy as np
 
 from vflbench.cards.data.tabular.criteo import Config
 from vflbench.data import prepared, sources
+from vflbench.data.divide.raw_tables import in_order, moments, take
 from vflbench.data.divide.splits import SPLITS, check_fractions, split_rows
-from vflbench.data.divide.tables import in_order, moments, take
-from vflbench.data.published import Lines, Rows
+from vflbench.data.published_files import Lines, Rows
 from vflbench.data.readers import csv_files
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tabular import table

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from vflbench.cards.data.tabular.digits import DATASETS, Config
-from vflbench.data.digits import images
+from vflbench.data.digit_images import images
 from vflbench.data.tabular.sets import TabularSet
 from vflbench.data.tabular.table import Table
 from vflbench.types import DataSource, Metric

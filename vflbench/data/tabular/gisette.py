@@ -11,7 +11,7 @@ import io
 import numpy as np
 
 from vflbench.cards.data.tabular.gisette import DATASETS
-from vflbench.data.published import Lines
+from vflbench.data.published_files import Lines
 from vflbench.data.sources import RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.sets import Contents, Edition, Files, Form, TabularSet

@@ -23,7 +23,7 @@ from itertools import combinations
 import numpy as np
 
 from vflbench.data.columns import judging
-from vflbench.data.readers import keys, table_sources
+from vflbench.data.readers import identifiers, table_sources
 from vflbench.data.readers.cells import Column, Wrong
 from vflbench.data.readers.table_sources import ReadTable
 
@@ -107,7 +107,7 @@ class _Column:
         """Its values in a writing that IDs share which are alike."""
         if not self.texts:
             return self
-        plain = [value if value is None else keys.plainest(value) for value in self.values]
+        plain = [value if value is None else identifiers.plainest(value) for value in self.values]
         return replace(self, values=np.array(plain, dtype=object))
 
 
@@ -159,7 +159,7 @@ def _distinct(held: dict[str, Column], names: Sequence[str]) -> Iterator[_Column
         if flaws > max(1, FLAWS * len(null)):
             continue
         try:
-            texts = keys.ids(column).values
+            texts = identifiers.ids(column).values
         except Wrong:
             continue
         dense = column.kind == "date"
@@ -246,8 +246,8 @@ def _first(a: _Column, b: _Column) -> int | None:
 
 def _alike(a: _Column, b: _Column) -> str:
     """How values that are alike differ, with an example; empty: none are, but those of one file among themselves."""
-    found = keys.near(a.known, b.known)
-    return f"{found[0][0]}, as {' and '.join(keys.shown(*found[0][1][0]))}" if found else ""
+    found = identifiers.near(a.known, b.known)
+    return f"{found[0][0]}, as {' and '.join(identifiers.shown(*found[0][1][0]))}" if found else ""
 
 
 def _repeated(files: tuple[int, int], one: dict[str, Column], other: dict[str, Column], name: str) -> Pair | None:
@@ -255,7 +255,7 @@ def _repeated(files: tuple[int, int], one: dict[str, Column], other: dict[str, C
     if not (may_identify(one[name]) and may_identify(other[name])):
         return None
     try:
-        a, b = (_Column(name, keys.ids(held[name]).values, True) for held in (one, other))
+        a, b = (_Column(name, identifiers.ids(held[name]).values, True) for held in (one, other))
     except Wrong:
         return None
     least, most = sorted((len(a.known), len(b.known)))
@@ -275,7 +275,11 @@ def coded(a: Column, b: Column) -> np.ndarray | None:
     import pandas as pd
 
     try:
-        both = (a.values, b.values) if a.kind == b.kind == "number" else (keys.ids(a).values, keys.ids(b).values)
+        both = (
+            (a.values, b.values)
+            if a.kind == b.kind == "number"
+            else (identifiers.ids(a).values, identifiers.ids(b).values)
+        )
     except Wrong:
         return None
     codes: np.ndarray = pd.factorize(np.concatenate(both), use_na_sentinel=False)[0]

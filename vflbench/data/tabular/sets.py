@@ -14,7 +14,7 @@ import numpy as np
 
 from vflbench.cards.data.tabular.table import Keys
 from vflbench.data import prepared, sources, twins
-from vflbench.data.published import Rows, Size
+from vflbench.data.published_files import Rows, Size
 from vflbench.data.sources import FileSet, Found, Part, RawFile
 from vflbench.data.tabular import table
 from vflbench.data.tabular.table import Table

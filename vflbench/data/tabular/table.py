@@ -25,9 +25,9 @@ from vflbench.cards.data.tabular.table import ClassKeys as ClassKeys  # where pl
 from vflbench.cards.data.tabular.table import Keys, Order
 from vflbench.cards.data.tabular.table import RegressionKeys as RegressionKeys
 from vflbench.data.divide import partition
-from vflbench.data.divide import tables as joined
+from vflbench.data.divide import raw_tables as joined
+from vflbench.data.divide.raw_tables import RawTable, RawTables
 from vflbench.data.divide.splits import SPLITS, check_fractions, draw
-from vflbench.data.divide.tables import RawTable, RawTables
 from vflbench.data.readers import csv_files
 from vflbench.data.tabular.convex import task
 from vflbench.data.tasks import AlignedTask, Equality, Objective, OwnRows, RelationalTask, Shard, ShardedTask

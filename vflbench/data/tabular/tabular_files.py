@@ -13,7 +13,8 @@ hashed The rows whose ID is in every file, found by comparing hashes: every othe
        the labels' owner, which answers with the places of those that all have. Whoever can guess an ID can try its
        hash: this keeps only IDs secret that nobody can list.
 
-`data/readers/keys.py` says when two IDs are equal. Rounded IDs are refused. Similar ones are named, and never matched.
+`data/readers/identifiers.py` says when two IDs are equal. Rounded IDs are refused. Similar ones are named and never
+matched.
 
 The messages of both are on the ledger, in the phase `align`; no wall time includes them.
 """

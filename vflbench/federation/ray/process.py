@@ -20,7 +20,7 @@ from vflbench.federation import wire
 from vflbench.federation.ray.calls import clock_offset, split
 from vflbench.federation.ray.nats_broker import Channels, Courier
 from vflbench.federation.ray.outboxes import Outboxes
-from vflbench.federation.ray.party import PartyEngine
+from vflbench.federation.ray.party_thread import PartyEngine
 from vflbench.federation.ray.published_inbox import PublishedInbox
 from vflbench.federation.snapshot import Cut
 from vflbench.types import FederationError, VflbenchError

@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vflbench.federation.simulated.clock import CORE_EVENT, VirtualClock
+from vflbench.federation.simulated.virtual_clock import CORE_EVENT, VirtualClock
 from vflbench.federation.snapshot import Cut
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from vflbench.federation.party import RUNNING, PartySpec
 from vflbench.federation.runtime.core import Runtime
 from vflbench.federation.runtime.member import Member
 from vflbench.federation.simulated.batches import Cohort
-from vflbench.federation.simulated.clock import VirtualClock
 from vflbench.federation.simulated.cores import Cores
 from vflbench.federation.simulated.transport import VirtualTransport
+from vflbench.federation.simulated.virtual_clock import VirtualClock
 from vflbench.federation.snapshot import Cut
 from vflbench.types import FederationError, NetworkConfig
 

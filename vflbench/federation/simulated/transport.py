@@ -15,7 +15,7 @@ from vflbench.federation.ledger import SEND, ledger_row, trace_row
 from vflbench.federation.payload import Form
 from vflbench.federation.runtime.mail import NOTHING, Message, as_ledger_row
 from vflbench.federation.runtime.protocols import Copy, Send, Transport
-from vflbench.federation.simulated.clock import INGRESS_EVENT, VirtualClock
+from vflbench.federation.simulated.virtual_clock import INGRESS_EVENT, VirtualClock
 from vflbench.federation.snapshot import Cut
 from vflbench.types import NetworkConfig
 

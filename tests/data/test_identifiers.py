@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vflbench.data.readers import cells, keys, spreadsheets
+from vflbench.data.readers import cells, identifiers, spreadsheets
 from vflbench.data.readers.cells import Column, Wrong, as_type, concatenate, of_arrow, of_objects
 
 NFD = unicodedata.normalize("NFD", "Müller")
@@ -22,7 +22,7 @@ def column(*cells) -> Column:
 
 
 def values(*cells) -> list:
-    return keys.ids(column(*cells)).values.tolist()
+    return identifiers.ids(column(*cells)).values.tolist()
 
 
 @pytest.mark.parametrize(
@@ -39,33 +39,33 @@ def test_what_cannot_be_seen_is_no_difference(written, compared):
 
 @given(texts)
 def test_normalising_twice_is_normalising_once(text):
-    once = keys.normal(text)
-    assert keys.normal(once) == once and unicodedata.is_normalized("NFC", once)
+    once = identifiers.normal(text)
+    assert identifiers.normal(once) == once and unicodedata.is_normalized("NFC", once)
 
 
 @given(texts, texts)
 def test_only_what_cannot_be_seen_is_ignored(one, other):
     def seen(text):
-        kept = "".join(sign for sign in text if not keys._invisible().search(sign))
+        kept = "".join(sign for sign in text if not identifiers._invisible().search(sign))
         return unicodedata.normalize("NFC", kept)
 
-    if keys.normal(one) == keys.normal(other):
-        assert keys._ENDS.sub("", seen(one)) == keys._ENDS.sub("", seen(other))
-    if keys.normal(one).casefold() != keys.normal(other).casefold():
-        assert values(one, "x")[0] != values(other, "x")[0] or not keys.normal(one + other)
+    if identifiers.normal(one) == identifiers.normal(other):
+        assert identifiers._ENDS.sub("", seen(one)) == identifiers._ENDS.sub("", seen(other))
+    if identifiers.normal(one).casefold() != identifiers.normal(other).casefold():
+        assert values(one, "x")[0] != values(other, "x")[0] or not identifiers.normal(one + other)
 
 
 @given(st.lists(texts, min_size=2, max_size=6, unique=True))
 def test_ids_of_one_column_stay_apart_unless_they_look_alike(cells):
     """Grouping and a final .0 are taken from a whole column without making two IDs one."""
-    found = keys.ids(Column("text", np.array(cells, dtype=object))).values.tolist() if _exact(cells) else []
-    apart = {keys.normal(cell) for cell in cells if keys.normal(cell)}
+    found = identifiers.ids(Column("text", np.array(cells, dtype=object))).values.tolist() if _exact(cells) else []
+    apart = {identifiers.normal(cell) for cell in cells if identifiers.normal(cell)}
     assert not found or len(set(found) - {None}) == len(apart)
 
 
 def _exact(cells) -> bool:
     try:
-        keys.ids(Column("text", np.array(cells, dtype=object)))
+        identifiers.ids(Column("text", np.array(cells, dtype=object)))
     except Wrong:
         return False
     return True
@@ -78,7 +78,7 @@ def test_digit_grouping_goes_where_a_whole_column_has_it(sign):
     for other in ("1234", "a", f"1{sign}23", f"1234{sign}567"):
         mixed = values(*grouped, other)
         assert len(set(mixed)) == 5 and mixed[3:] == ["-5", other]
-    assert "digit grouping is ignored" in keys.ids(column(*grouped)).note
+    assert "digit grouping is ignored" in identifiers.ids(column(*grouped)).note
 
 
 def test_a_final_zero_goes_where_a_whole_column_has_it():
@@ -99,7 +99,7 @@ def test_a_final_zero_goes_where_a_whole_column_has_it():
 )  # fmt: skip
 def test_ids_that_lost_digits_are_refused(cells):
     with pytest.raises(Wrong, match=r"save the IDs as whole numbers or as text"):
-        keys.ids(column(*cells))
+        identifiers.ids(column(*cells))
 
 
 def test_what_is_exact_is_no_less_than_itself():
@@ -119,33 +119,35 @@ def test_each_float_has_its_own_limit(kind, limit):
     def held(number):
         return of_arrow(pa.chunked_array([pa.array(np.array([number, 1], kind.to_pandas_dtype()))]))
 
-    assert keys.ids(held(limit - 1)).values.tolist() == [str(limit - 1), "1"]
+    assert identifiers.ids(held(limit - 1)).values.tolist() == [str(limit - 1), "1"]
     for found in (held(limit), concatenate([held(limit), held(2)])):
         with pytest.raises(Wrong, match=f"from 2\\*\\*{limit.bit_length() - 1} on"):
-            keys.ids(found)
+            identifiers.ids(found)
         with pytest.raises(Wrong):
             as_type(found, "text")
 
 
 def test_whole_numbers_beyond_64_bits_and_their_gaps():
-    found = keys.ids(of_arrow(pa.chunked_array([pa.array([2**64 - 1, None, 0], pa.uint64())])))
+    found = identifiers.ids(of_arrow(pa.chunked_array([pa.array([2**64 - 1, None, 0], pa.uint64())])))
     assert found.values.tolist() == [str(2**64 - 1), None, "0"]
 
 
 def test_similar_ids_are_named_by_what_differs():
     found = dict(
-        keys.near(["Ａ1", "b2", "007", "1,234", "same", "Straße"], ["A1", "B 2", "7.0", "1234", "same", "STRASSE"])
+        identifiers.near(
+            ["Ａ1", "b2", "007", "1,234", "same", "Straße"], ["A1", "B 2", "7.0", "1234", "same", "STRASSE"]
+        )
     )
     assert {kind.split(" (")[0]: len(pairs) for kind, pairs in found.items()} == {
         "blanks, capitals, leading zeros or a final .0": 3, "Unicode's compatibility forms": 1, "digit grouping": 1,
     }  # fmt: skip
-    assert not keys.near(["a", "b"], ["b", "c"])
+    assert not identifiers.near(["a", "b"], ["b", "c"])
 
 
 def test_what_differs_in_writing_alone_is_shown_by_code_points():
-    assert keys.shown("Müller1", f"{NFD}1") == ("'Müller1' (U+00FC)", f"'{NFD}1' (U+0075 U+0308)")
-    assert keys.shown("A1", "A1\u200b") == ("'A1'", "'A1\\u200b' (U+200B)")
-    assert keys.shown("a1 ", "A1") == ("'a1 '", "'A1'")
+    assert identifiers.shown("Müller1", f"{NFD}1") == ("'Müller1' (U+00FC)", f"'{NFD}1' (U+0075 U+0308)")
+    assert identifiers.shown("A1", "A1\u200b") == ("'A1'", "'A1\\u200b' (U+200B)")
+    assert identifiers.shown("a1 ", "A1") == ("'a1 '", "'A1'")
 
 
 def test_a_float_in_a_column_of_texts_has_lost_digits_too():
@@ -156,12 +158,12 @@ def test_a_float_in_a_column_of_texts_has_lost_digits_too():
     written = spreadsheets.as_texts([2.0**53, "A1", 7.0])
     assert written == ["9007199254740992.0", "A1", "7"]
     with pytest.raises(Wrong, match=r"from 2\*\*53 on"):
-        keys.ids(Column("text", np.array(written, dtype=object)))
+        identifiers.ids(Column("text", np.array(written, dtype=object)))
 
 
 @pytest.mark.parametrize(
     "one, other", [("00P7", "p7"), (" p 7", "P7"), ("7.0", "007"), ("Ｐ7", "p7"), ("1,234", "1234")]
 )
 def test_the_plainest_writing_has_no_difference_that_is_named(one, other):
-    assert keys.plainest(one) == keys.plainest(other) != keys.plainest("p8")
-    assert keys.near([one], [other])
+    assert identifiers.plainest(one) == identifiers.plainest(other) != identifiers.plainest("p8")
+    assert identifiers.near([one], [other])

@@ -22,10 +22,10 @@ from vflbench import cli
 from vflbench.cards.data.relational import movielens as movielens_card
 from vflbench.cards.data.tabular import credit as credit_card
 from vflbench.cards.data.tabular import energy as energy_card
-from vflbench.data import locks, published, sources
+from vflbench.data import locks, published_files, sources
 from vflbench.data.graph import planetoid
 from vflbench.data.images import cifar
-from vflbench.data.published import Arrays, Idx, Lines, Named, Pickled, Records, Rows
+from vflbench.data.published_files import Arrays, Idx, Lines, Named, Pickled, Records, Rows
 from vflbench.data.relational import movielens
 from vflbench.data.sources import FileSet, Part, RawFile
 from vflbench.data.tabular import bank, blog, credit, energy, gisette
@@ -63,14 +63,14 @@ def test_rows_and_columns_are_counted_in_every_form(tmp_path):
 
 def test_a_count_is_kept_until_the_file_changes(tmp_path, monkeypatch):
     path, counts = put(tmp_path, "t.csv", b"a\n1\n"), tmp_path / "counts"
-    assert published.measured(Lines(), path, (1,), counts) == (1, 1)
+    assert published_files.measured(Lines(), path, (1,), counts) == (1, 1)
     path.write_bytes(b"a\n1\n2\n")
-    assert published.measured(Lines(), path, (1,), counts) == (1, 1)  # the same state: not read again
-    assert published.measured(Lines(), path, (2,), counts) == (2, 1)
-    assert published.measured(Lines(), path, None, counts) == (2, 1)  # just changed: read, and not kept
+    assert published_files.measured(Lines(), path, (1,), counts) == (1, 1)  # the same state: not read again
+    assert published_files.measured(Lines(), path, (2,), counts) == (2, 1)
+    assert published_files.measured(Lines(), path, None, counts) == (2, 1)  # just changed: read, and not kept
     for kept in counts.iterdir():
         kept.write_text("{damaged")
-    assert published.measured(Lines(), path, (1,), counts) == (2, 1)
+    assert published_files.measured(Lines(), path, (1,), counts) == (2, 1)
 
 
 def test_what_is_missing_is_said_in_words():
@@ -97,7 +97,7 @@ def test_images_and_pickles_are_counted(tmp_path):
         assert cifar._Archived("test_batch", binary)(tmp_path / name)[0] == 4
     assert planetoid._pairs({0: [1, 2, 0], 1: [0], 2: []}) == (2, 0)
     for size, damaged in ((Idx(3), b"ab"), (Pickled(cifar._size), b"no"), (cifar._Archived("data", True), b"no")):
-        with pytest.raises(published.UNREADABLE):
+        with pytest.raises(published_files.UNREADABLE):
             size(put(tmp_path, "damaged", damaged))
 
 
