@@ -237,10 +237,10 @@ def compared(
     )
     (ledger, found), network = ledgers, engine.runtime.network
     payload = Payload(list(engine.ledger.tags), **federation.payload)
-    roles = {name: standing.role for name, standing in federation.standing.items()}
+    roles = {name: info.role for name, info in federation.party_infos.items()}
 
     def costs(of: dict[str, np.ndarray], in_time: bool) -> Costs:
-        return Costs(ledger, of, federation.standing, network, "strict", payload, in_time)
+        return Costs(ledger, of, federation.party_infos, network, "strict", payload, in_time)
 
     simulated_end = Program(ledger, traces, roles).retime(network).ends[rounds]
     communication = costs(traces, False).times([rounds], [simulated_end])[0]["communication_seconds"]

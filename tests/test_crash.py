@@ -43,10 +43,13 @@ def test_every_verb_ends_in_a_line_and_a_log(
 
 
 def test_a_second_log_does_not_replace_the_first() -> None:
-    lines = {crash.told(KeyError("a")), crash.told(KeyError("a"))}
+    lines = {crash.crash_line(KeyError("a")), crash.crash_line(KeyError("a"))}
     assert len(lines) == len(list(Path("outputs/errors").iterdir())) == 2
     known = KeyError("a")
-    assert crash.told(known) == crash.told(known, Path("x")) and len(list(Path("outputs/errors").iterdir())) == 3
+    assert (
+        crash.crash_line(known) == crash.crash_line(known, Path("x"))
+        and len(list(Path("outputs/errors").iterdir())) == 3
+    )
 
 
 def test_an_exception_that_has_no_message_is_told_too() -> None:
@@ -54,11 +57,11 @@ def test_an_exception_that_has_no_message_is_told_too() -> None:
         def __str__(self) -> str:
             raise RuntimeError("no message either")
 
-    assert crash.told(SilentError()).startswith("internal error: SilentError. The traceback is in ")
+    assert crash.crash_line(SilentError()).startswith("internal error: SilentError. The traceback is in ")
 
 
 def test_a_log_has_no_text_of_the_environment(tmp_path: Path) -> None:
-    line = crash.told(ValueError("no s3cret here" + "x" * 1000), hidden={"s3cret": "${oc.env:TOKEN}"})
+    line = crash.crash_line(ValueError("no s3cret here" + "x" * 1000), hidden={"s3cret": "${oc.env:TOKEN}"})
     (log,) = Path("outputs/errors").iterdir()
     assert "s3cret" not in line + log.read_text() and "${oc.env:TOKEN}" in line and len(line) < 500
 
@@ -67,16 +70,16 @@ def test_where_outputs_cannot_be_written_the_log_is_elsewhere(tmp_path: Path, mo
     Path("outputs").write_text("mine")
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    line = crash.told(KeyError("a"))
+    line = crash.crash_line(KeyError("a"))
     (log,) = (tmp_path / "temporary").iterdir()
     assert f"temporary/{log.name}; please" in line and Path("outputs").read_text() == "mine"
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "not there"))
-    assert "No log can be written:\nKeyError: 'b'" in crash.told(KeyError("b"))
+    assert "No log can be written:\nKeyError: 'b'" in crash.crash_line(KeyError("b"))
 
 
 def test_a_users_file_of_the_logs_name_stays(tmp_path: Path) -> None:
     Path("error.log").write_text("mine")
-    assert "in outputs/errors/" in crash.told(KeyError("a"), tmp_path)
+    assert "in outputs/errors/" in crash.crash_line(KeyError("a"), tmp_path)
     assert Path("error.log").read_text() == "mine"
 
 

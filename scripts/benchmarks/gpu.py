@@ -234,7 +234,7 @@ def bare_svfl(made: Federation, rounds: int, device: str) -> Callable[[int], Non
 
     def step(t: int) -> None:
         hs = [client.local(client.x) for client in clients]
-        total = centre.aggregation.of([h.detach() for h in hs])
+        total = centre.aggregation.aggregate([h.detach() for h in hs])
         for k, client in enumerate(clients):
             own = list(client.local.parameters())
             others = centre.aggregation.without(total, hs[k].detach())

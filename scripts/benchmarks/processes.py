@@ -33,10 +33,10 @@ async def back(me: Any, data: Any, count: int, size: int) -> None:
 
 def two_parties(count: int, size: int, name: str) -> dict[str, Any]:
     from vflbench.federation.party import PartySpec
-    from vflbench.federation.ray.party_thread import elsewhere
+    from vflbench.federation.ray.party_thread import remote_program
 
     specs = {
-        party: PartySpec(program if party == name else elsewhere)
+        party: PartySpec(program if party == name else remote_program)
         for party, program in (("there", there), ("back", back))
     }
     return {"specs": specs, "public": count, "config": size, "rounds": 5, "threads": 1}
@@ -138,10 +138,10 @@ async def subscriber(me: Any, data: Any, count: int, size: int) -> None:
 
 def publish(count: int, size: int, broker: Any, name: str) -> dict[str, Any]:
     from vflbench.federation.party import PartySpec
-    from vflbench.federation.ray.party_thread import elsewhere
+    from vflbench.federation.ray.party_thread import remote_program
 
     programs = {"publisher": publisher, "subscriber": subscriber}
-    specs = {party: PartySpec(program if party == name else elsewhere) for party, program in programs.items()}
+    specs = {party: PartySpec(program if party == name else remote_program) for party, program in programs.items()}
     return {"specs": specs, "public": count, "config": size, "rounds": 4, "threads": 1, "broker": broker}
 
 

@@ -25,7 +25,7 @@ def large_run(folder: Path, messages: int, clients: int = 20, per_round: int = 5
     from vflbench.results import folder as files
     from vflbench.results import parquet, run_schema
     from vflbench.results.identity import config_hash
-    from vflbench.runner.costs import Costs, Standing
+    from vflbench.runner.costs import Costs, PartyInfo
     from vflbench.types import ComputeConfig, DataSource, LinkConfig, Metric, NetworkConfig
 
     with config.session() as hydra:
@@ -44,7 +44,7 @@ def large_run(folder: Path, messages: int, clients: int = 20, per_round: int = 5
     )
     made.run()
     ledger, traces, tags = sort_ledger(made.ledger.take()), made.take_trace(), list(made.tags)
-    parties = {name: Standing(spec.role) for name, spec in specs.items()}
+    parties = {name: PartyInfo(spec.role) for name, spec in specs.items()}
     costs = Costs(ledger, traces, parties, network, "strict", Payload(tags, 4, 1))
     scores = [
         {"round": r, "virtual_seconds": ends[r - 1], "val_accuracy": 0.5, "test_accuracy": 0.5}

@@ -109,7 +109,7 @@ def test_a_visit_to_a_split_network_follows_joint_autograd() -> None:
         blocks = [SplitClient(k, task.part(k, True), task.public, cfg, model, "cpu") for k in range(task.parties)]
         server = block_descent.make_server(task.joined(), task.public, cfg, model, "cpu")
         token = server.token([block.represent().detach() for block in blocks])
-        scores = server.fusion(server.aggregation.of([block.local(block.x) for block in blocks]))
+        scores = server.fusion(server.aggregation.aggregate([block.local(block.x) for block in blocks]))
         loss = torch.nn.functional.cross_entropy(scores, server.y)
         for block in blocks:
             joint = torch.cat(
@@ -216,7 +216,9 @@ def by_visit(record: list[tuple[str, list[tuple[Any, Any]]]], walks: Walks, roun
     """The recorded visits by (round, token, s): a client serves its visits in the walk's order."""
     due: dict[str, Iterator[tuple[int, int, int]]] = {}
     for k, name in enumerate(walks.clients):
-        due[name] = iter([(t, gamma, s) for t in range(1, rounds + 1) for s, gamma in walks.of(t).visits.get(k, ())])
+        due[name] = iter(
+            [(t, gamma, s) for t in range(1, rounds + 1) for s, gamma in walks.in_round(t).visits.get(k, ())]
+        )
     return {next(due[name]): seen for name, seen in record}
 
 
@@ -264,14 +266,14 @@ def test_the_token_is_in_accordance_after_every_update_hop_and_sync(how: str, we
         parts = [of(torch.as_tensor(value), rows) for of, value in zip(h, theta, strict=True)]
         if aggregation is None:
             return np.asarray(sum(parts))
-        return aggregation.of([torch.as_tensor(part) for part in parts]).numpy()
+        return aggregation.aggregate([torch.as_tensor(part) for part in parts]).numpy()
 
     theta, copied = start, 0
     for t in range(1, rounds + 1):
         rows = block_descent.batch(cfg.seed, t, task.public.samples, cfg.algorithm.batch_size)
         estimates = [list(theta) for _ in range(2)]
         visited: list[set[int]] = [set(), set()]
-        for gamma, path in enumerate(walks.of(t).steps):
+        for gamma, path in enumerate(walks.in_round(t).steps):
             for s, k in enumerate(path):
                 for moved, a in visits[t, gamma, s]:
                     estimates[gamma][k] = np.asarray(moved)
@@ -298,7 +300,7 @@ class Given:
     def __init__(self, path: Sequence[int], clients: Sequence[str]) -> None:
         self.walk, self.clients = Walk(np.array([path])), clients
 
-    def of(self, round: int, start: Any = None) -> Walk:
+    def in_round(self, round: int, start: Any = None) -> Walk:
         return self.walk
 
 
@@ -334,7 +336,7 @@ def test_one_sync_of_several_tokens_is_as_many_stcds(record: Any) -> None:
     run(mtcd, task, cfg)
     walks = walks_of(task, cfg)
     visits = by_visit(list(record), walks, 1)
-    for gamma, path in enumerate(walks.of(1).steps):
+    for gamma, path in enumerate(walks.in_round(1).steps):
         estimate = [np.zeros(x.shape[1]) for x in task.features]
         for s, k in enumerate(path):
             estimate[k] = visits[1, gamma, s][-1][0]
@@ -395,7 +397,7 @@ def test_fewer_tokens_than_clients_are_partial_participation_and_one_is_random_b
         )
         result, walks = run(mtcd, task, cfg), walks_of(task, cfg)
         theta = [np.zeros(block.shape[1]) for block in x]
-        chosen = [walks.of(t).path[:, 0].tolist() for t in range(1, 7)]
+        chosen = [walks.in_round(t).path[:, 0].tolist() for t in range(1, 7)]
         for clients in chosen:
             u = sum(block @ value for block, value in zip(x, theta, strict=True))
             new = list(theta)
@@ -441,13 +443,13 @@ def test_messages_of_convex_problems_are_those_of_the_papers_table(
     result, walks = run(mtcd, task, cfg), walks_of(task, cfg)
     sent = result.sent()
     for t in range(1, 5):
-        changed = 0 if t == 1 else len(set(walks.of(t - 1).path.ravel().tolist()))  # theta = 0 at the start
+        changed = 0 if t == 1 else len(set(walks.in_round(t - 1).path.ravel().tolist()))  # theta = 0 at the start
         up = parties if uplink == "all" else changed
         assert sent.get((t, "representation"), (0, 0)) == (up, up * n)
-        path = walks.of(t).path
+        path = walks.in_round(t).path
         down_and_hops = tokens + int((path[:, 1:] != path[:, :-1]).sum())
         assert sent[t, "token"] == (down_and_hops, down_and_hops * n)
-    hopped = sum(walks.of(t).sent for t in range(1, 5))
+    hopped = sum(walks.in_round(t).sent for t in range(1, 5))
     assert result.observer.extra["hops"] == {"walk": 4 * tokens * hops, "sent": hopped, "from_server": 4 * tokens}
     assert result.observer.rows[-1]["iterations"] == 4 * max(hops, 1)
 
@@ -471,9 +473,9 @@ def test_messages_of_networks_are_those_of_the_papers_table(
     columns = width * (parties if aggregation == "concat" else 1)
     fusion = columns * 3 + 3
     for t in (1, 2, 3):
-        up = parties if batch_size or t == 1 else len(walks.of(t - 1).visits)
+        up = parties if batch_size or t == 1 else len(walks.in_round(t - 1).visits)
         assert result.sent()[t, "representation"] == (up, up * n * width * 8)
-        count = tokens + walks.of(t).sent
+        count = tokens + walks.in_round(t).sent
         assert result.sent()[t, "token"] == (count, count * 8 * (n * columns + fusion))
     server = run(svfl, task, config(svfl, task, **options))
     assert server.sent()[2, "representation"] == (parties, parties * n * width * 8)
@@ -517,7 +519,7 @@ def test_cost_and_time_of_a_sync_are_those_of_the_papers_model() -> None:
             "lr": 1e-3,
         }
         cfg = config(mtcd, task, graph=graph, network=network, rounds=1, **options)
-        assert sorted(walks_of(task, cfg).of(1).path.ravel().tolist()) == list(range(12))
+        assert sorted(walks_of(task, cfg).in_round(1).path.ravel().tolist()) == list(range(12))
         result = run(mtcd, task, cfg, clock=clock)
         updates = 5 * (hops + 1)
         represent = unit  # computing one's representation costs as much as one update
@@ -676,19 +678,21 @@ def test_lanczos_finds_the_largest_eigenvalue_from_products_alone() -> None:
 
 def test_a_walk_stays_or_goes_to_a_neighbour_uniformly_and_repeats_itself() -> None:
     graph = topology.build(topology_config("path"), [SERVER], ["a", "b", "c"], 0)
-    path = Walks(graph, 0, tokens=2, hops=30_000).of(1).path
+    path = Walks(graph, 0, tokens=2, hops=30_000).in_round(1).path
     for client, near in ((0, [0, 1]), (1, [0, 1, 2]), (2, [1, 2])):
         following = path[:, 1:][path[:, :-1] == client]
         share = [float(np.mean(following == other)) for other in near]
         assert sum(share) == 1 and np.allclose(share, 1 / len(near), atol=0.02)
-    starts = [Walks(graph, seed, tokens=1, hops=0).of(t).path[0, 0] for seed in range(20) for t in range(1, 51)]
+    starts = [Walks(graph, seed, tokens=1, hops=0).in_round(t).path[0, 0] for seed in range(20) for t in range(1, 51)]
     assert np.allclose(np.bincount(starts) / 1000, 1 / 3, atol=0.05)
     again, other = Walks(graph, 0, 2, 30), Walks(graph, 1, 2, 30)
-    assert np.array_equal(again.of(1).path, Walks(graph, 0, 2, 30).of(1).path) and again.of(1) is again.of(1)
-    assert not np.array_equal(again.of(1).path, again.of(2).path) and not np.array_equal(
-        again.of(1).path, other.of(1).path
+    assert np.array_equal(again.in_round(1).path, Walks(graph, 0, 2, 30).in_round(1).path) and again.in_round(
+        1
+    ) is again.in_round(1)
+    assert not np.array_equal(again.in_round(1).path, again.in_round(2).path) and not np.array_equal(
+        again.in_round(1).path, other.in_round(1).path
     )
-    assert again.of(3, [2, 0]).path[:, 0].tolist() == [2, 0]
+    assert again.in_round(3, [2, 0]).path[:, 0].tolist() == [2, 0]
 
 
 def test_grounds_are_components_or_runs_and_tokens_stay_on_theirs() -> None:
@@ -697,9 +701,12 @@ def test_grounds_are_components_or_runs_and_tokens_stay_on_theirs() -> None:
     assert [members.tolist() for members in grounds(pieces, 3)] == [[0, 1], [2, 3], [4, 5]]
     path = topology.build(topology_config("path"), [SERVER], names, 0)
     assert [members.tolist() for members in grounds(path, 2)] == [[0, 1, 2], [3, 4, 5]]
-    walked = Walks(path, 0, 2, 200, apart=True).of(1).path
+    walked = Walks(path, 0, 2, 200, apart=True).in_round(1).path
     assert set(walked[0]) == {0, 1, 2} and set(walked[1]) == {3, 4, 5}
-    assert Walks(path, 0, 2, 5, "sweep", apart=True).of(1).path.tolist() == [[0, 1, 2, 1, 0, 1], [3, 4, 5, 4, 3, 4]]
+    assert Walks(path, 0, 2, 5, "sweep", apart=True).in_round(1).path.tolist() == [
+        [0, 1, 2, 1, 0, 1],
+        [3, 4, 5, 4, 3, 4],
+    ]
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------

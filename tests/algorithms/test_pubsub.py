@@ -41,7 +41,7 @@ from vflbench.federation.links import link_kind
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.models import split_learning
 from vflbench.privacy.mechanisms import Facts, make
-from vflbench.runner.costs import Costs, Standing
+from vflbench.runner.costs import Costs, PartyInfo
 from vflbench.runner.evaluate import Observer
 from vflbench.seeding import batches, torch_stream
 from vflbench.types import (
@@ -861,9 +861,9 @@ def test_utilisation_and_waiting_by_hand() -> None:
         result = run(module, task, **options)
         extra = 2 * 2 * 1.5 if more else 0.0  # PubSub-VFL's epochs end with a message there and one back
         made = config(module, task, **options)
-        standing = {n: Standing(s.role, s.organisation, s.cores) for n, s in module.parties(task, made).items()}
+        infos = {n: PartyInfo(s.role, s.organisation, s.cores) for n, s in module.parties(task, made).items()}
         cores = Delays(made.compute).total_cores(division(made.algorithm))
-        costs = SimpleNamespace(parties=standing, traces=result.engine.take_trace())
+        costs = SimpleNamespace(parties=infos, traces=result.engine.take_trace())
         found = Costs.use(costs, cores, result.engine.boundary_clock, 2)  # type: ignore[arg-type]
         seconds = 2 * 2 * (0.5 + 1 + 1.5 + 0.5 + 3 + 1.5 + 1) + extra
         assert result.seconds == pytest.approx(seconds)

@@ -212,7 +212,7 @@ def test_the_admms_fixed_point_is_least_squares_on_the_join() -> None:
 def sum_h(server: object) -> torch.Tensor:
     from vflbench.algorithms.joins.mapping import Join
 
-    return Join.of(server.mapping, "cpu").total(server.h)  # type: ignore[attr-defined]
+    return Join.from_mapping(server.mapping, "cpu").total(server.h)  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow

@@ -197,7 +197,7 @@ def test_every_token_is_the_sum_of_what_clients_published_last(monkeypatch: pyte
     for t in (1, 2, 3):
         for k in sorted(mtcd.senders(keys, task.public, walks, t)):
             at_server[k] = next(published_by[names[k]])
-        parts, path = [[*at_server] for _ in range(keys.tokens)], walks.of(t).path
+        parts, path = [[*at_server] for _ in range(keys.tokens)], walks.in_round(t).path
         for s in range(keys.hops):
             for gamma, own in enumerate(parts):
                 if (k := path[gamma, s]) != path[gamma, s + 1]:

@@ -145,9 +145,9 @@ def test_similar_ids_are_named_by_what_differs():
 
 
 def test_what_differs_in_writing_alone_is_shown_by_code_points():
-    assert identifiers.shown("Müller1", f"{NFD}1") == ("'Müller1' (U+00FC)", f"'{NFD}1' (U+0075 U+0308)")
-    assert identifiers.shown("A1", "A1\u200b") == ("'A1'", "'A1\\u200b' (U+200B)")
-    assert identifiers.shown("a1 ", "A1") == ("'a1 '", "'A1'")
+    assert identifiers.quoted_pair("Müller1", f"{NFD}1") == ("'Müller1' (U+00FC)", f"'{NFD}1' (U+0075 U+0308)")
+    assert identifiers.quoted_pair("A1", "A1\u200b") == ("'A1'", "'A1\\u200b' (U+200B)")
+    assert identifiers.quoted_pair("a1 ", "A1") == ("'a1 '", "'A1'")
 
 
 def test_a_float_in_a_column_of_texts_has_lost_digits_too():

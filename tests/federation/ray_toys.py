@@ -15,7 +15,7 @@ import torch
 from tests.federation.toys import behind
 from vflbench.federation.clock import ComputeClock
 from vflbench.federation.party import Party, PartySpec
-from vflbench.federation.ray.party_thread import elsewhere
+from vflbench.federation.ray.party_thread import remote_program
 from vflbench.federation.ray.process import PartyProcess
 from vflbench.types import ComputeConfig
 
@@ -52,7 +52,8 @@ def build(programs: dict[str, Any], options: dict[str, Any], name: str) -> dict[
         for party, program in programs.items()
     }
     specs = {
-        party: spec if party == name else dataclasses.replace(spec, program=elsewhere) for party, spec in specs.items()
+        party: spec if party == name else dataclasses.replace(spec, program=remote_program)
+        for party, spec in specs.items()
     }
     clock = ComputeClock("measured", ComputeConfig())
     return {"specs": specs, "public": None, "config": options.get("config"), "clock": clock, "threads": 1} | {

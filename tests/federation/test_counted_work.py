@@ -49,7 +49,7 @@ def test_work_is_linear_in_the_rows() -> None:
     def made(rows: int) -> Work:
         return counted_work.counted(torch.nn.Linear(4, 5), torch.ones(rows, 4))[1]
 
-    assert made(3).of(made(2), 100) == made(100)
+    assert made(3).at_rows(made(2), 100) == made(100)
 
 
 def side(width: int, depth: int = 3, labelled: bool = False, **keys: Any) -> Side:

@@ -179,7 +179,7 @@ def test_what_was_said_first_is_remembered_by_a_cut() -> None:
 
 
 def test_the_ray_engine_charges_the_same() -> None:
-    from vflbench.federation.ray.party_thread import PartyEngine, elsewhere
+    from vflbench.federation.ray.party_thread import PartyEngine, remote_program
 
     payloads = [np.zeros((2, 6)), np.zeros((3, 4)), {"a" * 100: None}, np.zeros((0, 5)), [[], None], TEN, 1.0]
 
@@ -202,7 +202,7 @@ def test_the_ray_engine_charges_the_same() -> None:
             with pytest.raises(FederationError, match="client sends 'x' to server: a payload cannot hold"):
                 await me.send("server", bad, "x")
 
-    specs = {"server": PartySpec(elsewhere, role="server"), "client": PartySpec(once(client))}
+    specs = {"server": PartySpec(remote_program, role="server"), "client": PartySpec(once(client))}
     PartyEngine("client", specs, None, None, Office(), rounds=1).run()
     assert [row[5] for row in Office.rows] == exchange(*payloads)[0]
 

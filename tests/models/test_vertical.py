@@ -86,7 +86,7 @@ def test_tokens_train_deep_networks(name: str, kind: str) -> None:
     server = make_server(task.joined(), task.public, cfg, model, "cpu")
     token = server.token([block.represent().detach() for block in blocks])
     loss = torch.nn.functional.cross_entropy(
-        server.fusion(server.aggregation.of([block.local(block.x) for block in blocks])), server.y
+        server.fusion(server.aggregation.aggregate([block.local(block.x) for block in blocks])), server.y
     )
     for block in blocks:
         (joint,) = torch.autograd.grad(loss, list(block.local.parameters()), retain_graph=True)

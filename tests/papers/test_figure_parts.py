@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from vflbench.papers import figures, measured
-from vflbench.papers.claims import Claim, fixed, judge, mean_and_spread, told
+from vflbench.papers.claims import Claim, fixed, judge, mean_and_spread, reason
 from vflbench.papers.definition import Definition, Numbers, load
 from vflbench.plots.curves import Picture
 from vflbench.types import DataSource
@@ -173,7 +173,7 @@ APART = [bare("x", 5.0, 2.0), bare("y", 8.0, 2.0)]
 def test_a_verdict_is_close_where_other_seeds_might_turn_it(claim, table, verdict, close):
     judged = judge(Claim("c", column="cost", **claim), table, [])
     assert (judged.verdict, judged.close) == (verdict, close)
-    assert told(judged) == judged.why + " (close: other seeds might turn it)" * close
+    assert reason(judged) == judged.why + " (close: other seeds might turn it)" * close
 
 
 def test_a_clear_failure_is_not_close_whatever_else_is():

@@ -263,7 +263,7 @@ def test_a_cut_that_is_whole_and_no_cut_is_a_named_refusal(tmp_path: Path) -> No
     checkpoints = begun(tmp_path)
     path = tmp_path / "checkpoint" / "round_00000001.pt"
     path.write_bytes(b"no cut")
-    checkpoints._write(checkpoint.Index(1, (Part.of(path),)))
+    checkpoints._write(checkpoint.Index(1, (Part.of_file(path),)))
     (tmp_path / "checkpoint" / "round_00000000.json").unlink()
     with pytest.raises(VflbenchError, match=r"round_00000001.pt is no checkpoint that this vflbench can read"):
         loaded(tmp_path)

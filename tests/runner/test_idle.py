@@ -19,7 +19,7 @@ from vflbench.federation.ledger import COMPUTE, TRACE_COLUMN
 from vflbench.papers import measured
 from vflbench.plots import curves, report
 from vflbench.results import reader, run_schema, sweep_table, texts
-from vflbench.runner.costs import Costs, Standing
+from vflbench.runner.costs import Costs, PartyInfo
 from vflbench.types import NetworkConfig, VflbenchError
 
 SHORT = ["rounds=2", "eval_every=1", "checkpoint_every=null"]
@@ -54,7 +54,7 @@ def test_idle_time_worked_by_hand() -> None:
         return rows
 
     traces = {"a": computing((1, 3), (6, 7)), "b": computing((2, 4))}
-    parties = dict.fromkeys(traces, Standing("client"))
+    parties = dict.fromkeys(traces, PartyInfo("client"))
     costs = Costs(np.empty((0, 10)), traces, parties, NetworkConfig("lan"), "strict", Payload([], 0, 0), True)
     early, late = costs.times([1, 2], [3.5, 8.0])
     assert early == {"virtual_seconds": 3.5, "communication_seconds": None, "idle_seconds": 1, "compute_seconds": 2.5}

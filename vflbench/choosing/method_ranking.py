@@ -137,7 +137,7 @@ def _why_not(one: Contender, question: Mapping[str, Any]) -> str | None:
         return "it sends nothing: it is a line to compare with, no federation"
     if all(selection.judged(run) is None for run in one.runs):
         return "it has no validation rows: its target would be judged by test rows"
-    if question["cost"] == "seconds" and not all(map(running_time.shown, one.runs)):
+    if question["cost"] == "seconds" and not all(map(running_time.may_be_shown, one.runs)):
         return "its running time is a prediction that real processes did not confirm"
     wanted = demands.wanted(question.get("demand"))
     if wanted is not None and (unmet := demands.unmet(one.seen, wanted, noise(question))):
@@ -171,13 +171,13 @@ def kinds(found: Sequence[Contender], question: Mapping[str, Any]) -> list[tuple
     for one in pool:
         by_kind.setdefault((one.seen.guarantee if one.seen else None) or "", []).append(one)
 
-    def shown(row: Ranked) -> tuple[str, ...]:
+    def disclosed(row: Ranked) -> tuple[str, ...]:
         return (row.contender.seen.clear if row.contender.seen else None) or ()
 
     def order(kind: str) -> tuple[bool, bool, bool, float, int]:
         first = rank(by_kind[kind], question["cost"], float(question["target"]), question["goal"])[0]
         least = math.inf if first.value is None else first.value
-        return first.share < 1, not first.share, "covers the transcript" not in kind, least, len(shown(first))
+        return first.share < 1, not first.share, "covers the transcript" not in kind, least, len(disclosed(first))
 
     every = sorted(by_kind, key=order)
     for kind in every[1:]:

@@ -75,7 +75,7 @@ def draw_up(ranked: Sequence[Ranked], target: float, goal: str) -> dict[str, Any
     pricing = Pricing([], [], network_config(values), 1 if goal == "max" else -1, {})
     for one in able:
         try:
-            if not all(map(running_time.shown, one.runs)):
+            if not all(map(running_time.may_be_shown, one.runs)):
                 raise VflbenchError("its running time is a prediction that real processes did not confirm")
             pricing.runs.append(
                 [_finished(run, target) for run in one.runs if selection.reached(run, target) is not None]
@@ -95,7 +95,9 @@ def draw_up(ranked: Sequence[Ranked], target: float, goal: str) -> dict[str, Any
     place = None if you is None else [latencies.index(you[0]), bandwidths.index(you[1])]
     if place is not None:  # the others were trained there
         own = ordered(able, [one.spent("seconds", target) for one in able], pricing.sign)
-        cells[place[0]][place[1]] = _cell([row for row in own if all(map(running_time.shown, row.contender.runs))])
+        cells[place[0]][place[1]] = _cell(
+            [row for row in own if all(map(running_time.may_be_shown, row.contender.runs))]
+        )
     found |= {"latencies": latencies, "bandwidths": bandwidths, "cells": cells, "you": place, "words": words}
     return {**found, "why": None if you else "your links differ, so that your network is no point of it"}
 

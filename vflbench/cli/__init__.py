@@ -46,7 +46,7 @@ def command(args: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
         if (known := for_user(error)) is None:
-            complain(crash.told(error))
+            complain(crash.crash_line(error))
             return crash.CODE
         complain(f"error: {known}")
         return crash.code(str(known))

@@ -20,7 +20,7 @@ from vflbench.choosing.record import FILE, Method, Record
 from vflbench.choosing.search import Search
 from vflbench.choosing.worker_pool import Backend
 from vflbench.cli import crash, folders, train
-from vflbench.cli.words import RUNS, complain, for_user, one_line, shown
+from vflbench.cli.words import RUNS, complain, for_user, one_line, relative_path
 from vflbench.results import inventory, lock
 from vflbench.runner import interrupts
 from vflbench.types import ConfigError, VflbenchError
@@ -70,7 +70,7 @@ def search(
     how = (asked.launcher, asked.resources, asked.address, folder, asked.jobs)
     executor = None if asked.launcher == "joblib" else remote_executors.make_executor(*how)
     backend = Backend(partial(train_one, asked.config_dir), partial(measure_one, asked.config_dir), complain, executor)
-    complain(f"searching in {shown(folder)}; if you stop it, the same command with resume=true goes on")
+    complain(f"searching in {relative_path(folder)}; if you stop it, the same command with resume=true goes on")
     with lock.held(folder), interrupts.passed_on(folder), _quiet():
         try:
             Search(asked, folder, record, entering, backend).run()
@@ -101,7 +101,7 @@ def measure_one(config_dir: str | None, words: list[str]) -> dict[str, Any]:
     except ConfigError as impossible:
         return {"error": one_line(impossible)}
     except Exception as error:
-        return {"error": str(for_user(error) or crash.told(error))}
+        return {"error": str(for_user(error) or crash.crash_line(error))}
 
 
 def train_one(config_dir: str | None, words: list[str], folder: str, halt: Halving | None) -> str:
@@ -117,7 +117,7 @@ def train_one(config_dir: str | None, words: list[str], folder: str, halt: Halvi
     except ConfigError as impossible:
         return one_line(impossible)
     except Exception as error:  # the other runs go on
-        return str(for_user(error) or crash.told(error))
+        return str(for_user(error) or crash.crash_line(error))
     return ""
 
 

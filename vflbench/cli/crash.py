@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from vflbench.cli.words import RUNS, shown, text_of
+from vflbench.cli.words import RUNS, relative_path, text_of
 from vflbench.version import __version__
 
 CODE = 70  # the exit code: EX_SOFTWARE of sysexits.h
@@ -20,7 +20,7 @@ BEGIN = "internal error: "  # of the line, also where it is the reason of someth
 LONGEST = 300  # characters of the message, in the line
 
 
-def told(bug: Exception, folder: Path | None = None, hidden: Mapping[str, str] | None = None) -> str:
+def crash_line(bug: Exception, folder: Path | None = None, hidden: Mapping[str, str] | None = None) -> str:
     """The line about an exception, whose traceback is written once, however often it is told.
 
     Parameters
@@ -39,7 +39,9 @@ def told(bug: Exception, folder: Path | None = None, hidden: Mapping[str, str] |
     about = f"vflbench {__version__}, Python {platform.python_version()}, {platform.platform()}\n\n{trace}"
     said = said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
     place = _write(about, folder)
-    where = f"The traceback is in {shown(place)}; please report it" if place else f"No log can be written:\n{trace}"
+    where = (
+        f"The traceback is in {relative_path(place)}; please report it" if place else f"No log can be written:\n{trace}"
+    )
     vars(bug)["vflbench_told"] = line = f"{BEGIN}{said.rstrip('.:')}. {where}"
     return line
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from vflbench import registry
-from vflbench.cli.words import RUNS, say, shown
+from vflbench.cli.words import RUNS, relative_path, say
 from vflbench.data import sources
 from vflbench.results.texts import align
 from vflbench.types import VflbenchError
@@ -51,8 +51,8 @@ def command(args: list[str]) -> int:
         made = profile.profile(profile.parse(words[1:]), RUNS / "profile")
         draw_profile(made)
         say(profile.in_words(json.loads(made.read_text(encoding="utf-8"))))
-        say(f"fits: {shown(made.with_suffix('.png'))}")
-        say(f"use them with compute=measured compute.file={shown(made)}")
+        say(f"fits: {relative_path(made.with_suffix('.png'))}")
+        say(f"use them with compute=measured compute.file={relative_path(made)}")
         return 0
     raise VflbenchError(
         "usage: vflbench data status | vflbench data get NAME [NAME ...] | vflbench data check FILE [FILE ...], "

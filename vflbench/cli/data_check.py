@@ -34,7 +34,7 @@ def command(args: list[str]) -> int:
     parser.add_argument("--config-dir", metavar="DIR", help="a folder with options of your own, for dataset=NAME")
     flags = parser.parse_intermixed_args(args)
     checked = _checked(flags.words, flags.config_dir)
-    say(json.dumps(checked.as_dict(), indent=2, ensure_ascii=False) if flags.json else shown(checked))
+    say(json.dumps(checked.as_dict(), indent=2, ensure_ascii=False) if flags.json else report_text(checked))
     return 1 if checked.problems else 0
 
 
@@ -72,7 +72,7 @@ def _next(files: list[str], keys: list[str], config_dir: str | None, task: str) 
     return f"Which method reaches a target: vflbench choose {typed} {goal}"
 
 
-def shown(checked: "Checked") -> str:
+def report_text(checked: "Checked") -> str:
     """The tables and sentences for a terminal."""
     parts = []
     for file in checked.files:

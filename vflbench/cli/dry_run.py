@@ -16,7 +16,7 @@ def dry_run(config: RunConfig, hydra: DictConfig) -> str:
     text = described(config, info=registry.algorithms()[config.algorithm.name])
     rows = [
         [one["layer"], key, one["from"], one.get("note", "")]
-        for key, one in layers.told(hydra).items()
+        for key, one in layers.changed_keys(hydra).items()
         if key != "dry_run"
     ]
     return f"{text}\n\nvalues that are no defaults (vflbench explain KEY says more)\n{align(rows)}" if rows else text

@@ -145,4 +145,4 @@ def _allowed(key: str, values: Mapping[str, Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    return str(typed.shown(value))
+    return str(typed.as_typed(value))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vflbench import config
 from vflbench.cli import crash, train
-from vflbench.cli.words import RUNS, complain, for_user, one_line, say, shown
+from vflbench.cli.words import RUNS, complain, for_user, one_line, relative_path, say
 from vflbench.papers import claims, definition, figure_page, figures, jobs
 from vflbench.results import inventory, reader
 from vflbench.results.reader import Run
@@ -33,7 +33,7 @@ def _train_job(config_dir: str | None, words: list[str], folder: str) -> str:
     except ConfigError as impossible:
         return one_line(impossible)
     except Exception as error:  # the other runs go on
-        return str(for_user(error) or crash.told(error))
+        return str(for_user(error) or crash.crash_line(error))
     return ""
 
 
@@ -160,9 +160,9 @@ def command(args: list[str]) -> int:
     for figure, own_jobs in zip(chosen, needed, strict=True):
         made = figures.make(figure, own_jobs, own["scale"], folder / figure.name, args)
         verdicts = ", ".join(f"{count} {verdict}" for verdict, count in made.verdicts.items()) or "no claims"
-        say(f"{figure.name}: {verdicts}: {shown(made.folder / 'page.html')}")
+        say(f"{figure.name}: {verdicts}: {relative_path(made.folder / 'page.html')}")
         for failure in made.failures:
             complain(f"{figure.name}: not in it: {failure}")
             code = max(code, crash.code(failure))
-    say(f"index: {shown(figure_page.write_index(folder))}")
+    say(f"index: {relative_path(figure_page.write_index(folder))}")
     return code

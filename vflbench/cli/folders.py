@@ -10,7 +10,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from vflbench import config
-from vflbench.cli.words import complain, shown
+from vflbench.cli.words import complain, relative_path
 from vflbench.defaults import filled
 from vflbench.results import folder as files
 from vflbench.results import identity, inventory, lock, reader
@@ -48,7 +48,7 @@ def _admit(folder: Path, cfg: DictConfig, sweep: bool) -> None:
     )
     if inside is not None:
         raise VflbenchError(
-            f"{folder} is where the run in {shown(inside.parent)} has its files: choose another hydra.run.dir"
+            f"{folder} is where the run in {relative_path(inside.parent)} has its files: choose another hydra.run.dir"
         )
     others = inventory.own(folder) if status is None and inventory.kept(folder) else []
     # Files left by a run that never began count as nothing.

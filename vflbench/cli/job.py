@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 
 from vflbench import config, registry
 from vflbench.cli import crash, folders
-from vflbench.cli.words import RUNS, complain, for_user, last_lines, one_line, say, shown, text_of
+from vflbench.cli.words import RUNS, complain, for_user, last_lines, one_line, relative_path, say, text_of
 from vflbench.config.hydra import Session
 from vflbench.results import folder as files
 from vflbench.results import inventory, lock, reader
@@ -138,7 +138,7 @@ def job(
     except (VflbenchError, OSError) as error:  # another process writes there, or the lock failed: nothing is written
         outcome = _failed(folder, for_user(error), label)
     except Exception as bug:
-        outcome = _broken(folder, bug, crash.told(bug), label)
+        outcome = _broken(folder, bug, crash.crash_line(bug), label)
     if not quiet:
         outcome.report()
     return outcome
@@ -175,7 +175,7 @@ def _outcome_of(cfg: DictConfig, folder: Path, label: str, command: str, quiet: 
             return Outcome(0, folder, line=f"{label}: skipped ({reason})", status="skipped")
         if (error := for_user(failure)) is None:
             folders.write_unrun(folder, "failed", f"{type(failure).__name__}: {text_of(failure)}", values, cfg)
-            return _broken(folder, failure, crash.told(failure, folder, config.from_environment(cfg)), label)
+            return _broken(folder, failure, crash.crash_line(failure, folder, config.from_environment(cfg)), label)
     else:
         status = summary["status"]
         code = 1 if status == "failed" or (status == "diverged" and not label) else 0
@@ -235,7 +235,7 @@ def _run(
         "plain": config.without_secrets(cfg),
         "identity": config_hash(config.plain(cfg)),
         "hidden": config.from_environment(cfg),
-        "layers": config.layers.told(cast(DictConfig, HydraConfig.get())),
+        "layers": config.layers.changed_keys(cast(DictConfig, HydraConfig.get())),
     }
     summary: dict[str, Any] = run(
         run_config, folder, clear=partial(folders.clear, folder, run_config.overwrite, cfg), **how
@@ -262,7 +262,7 @@ def _done(cfg: DictConfig, folder: Path, label: str) -> Outcome | None:
     run = reader.load(folder)
     run.check_curve()
     line = (
-        f"{shown(folder)} holds a run that has ended ({status}): nothing is left to "
+        f"{relative_path(folder)} holds a run that has ended ({status}): nothing is left to "
         f"do\n{last_lines(run.summary, folder)}"
     )
     return Outcome(0, folder, line=f"{label}: {status}, kept" if label else line, status=status)

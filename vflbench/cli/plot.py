@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from vflbench.cli.words import complain, for_user, say, shown
+from vflbench.cli.words import complain, for_user, relative_path, say
 from vflbench.results import inventory, lock, reader, sweep_table
 from vflbench.types import VflbenchError
 
@@ -35,7 +35,7 @@ def _drawn(folder: Path, draw: Callable[[], None]) -> bool:
     except (VflbenchError, OSError) as error:
         complain(f"left out: {for_user(error)}")
         return False
-    say(f"curve: {shown(folder / 'curve.png')}")
+    say(f"curve: {relative_path(folder / 'curve.png')}")
     return True
 
 

@@ -33,11 +33,11 @@ def command(args: list[str]) -> int:
     if flags.json:
         say(json.dumps(tables[0] if len(tables) == 1 else tables, indent=2))
         return 0
-    say("\n\n".join(shown(one) for one in tables))
+    say("\n\n".join(exposure_text(one) for one in tables))
     return 0
 
 
-def shown(table: dict[str, Any]) -> str:
+def exposure_text(table: dict[str, Any]) -> str:
     """A table for the terminal."""
     head = " ".join(filter(None, [f"{table['algorithm']}:", table["note"]]))
     if not table["entries"]:

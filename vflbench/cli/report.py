@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from vflbench import registry
-from vflbench.cli.words import complain, say, shown
+from vflbench.cli.words import complain, relative_path, say
 from vflbench.plots import demands, report_html
 from vflbench.plots import report as page
 from vflbench.plots.report import Report
@@ -67,13 +67,13 @@ def command(args: list[str]) -> int:
         folders, failed = rerun.moved(found, flags.rerun, flags.overwrite)
         for note in failed:
             complain(note)
-        say(f"{len(folders)} runs on {flags.rerun}, below {shown(rerun.FOLDER)}")
+        say(f"{len(folders)} runs on {flags.rerun}, below {relative_path(rerun.FOLDER)}")
         found = read_runs(list(map(str, folders)), charged)
         found.notes += failed
     found.noise = flags.noise
     write(found, *files)
     _print_answers(found)
-    say(f"report: {shown(Path(flags.out))}")
+    say(f"report: {relative_path(Path(flags.out))}")
     return 1 if failed else 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vflbench import config
-from vflbench.cli.words import RUNS, complain, say, shown
+from vflbench.cli.words import RUNS, complain, relative_path, say
 from vflbench.results import reader, sweep_table
 from vflbench.results.texts import align, result_line
 from vflbench.types import VflbenchError
@@ -55,7 +55,7 @@ def command(args: list[str]) -> int:
     if len(done) == 1:
         summary = reader.load(done[0].folder).summary
         kept = "it existed already, and was kept" if done[0].kept else f"{done[0].source} under {done[0].profile}"
-        say("\n".join([result_line(summary), kept, f"run folder: {shown(done[0].folder)}"]))
+        say("\n".join([result_line(summary), kept, f"run folder: {relative_path(done[0].folder)}"]))
     elif done:
         rows = [["run", "priced by", "status", "metric", "selected", "final", "sent", "communication", "folder"]]
         rows += [

@@ -12,7 +12,7 @@ from vflbench import config
 from vflbench.cli import crash, folders
 from vflbench.cli.dry_run import dry_run
 from vflbench.cli.job import Outcome, job
-from vflbench.cli.words import complain, made_up, one_line, say, shown
+from vflbench.cli.words import complain, made_up, one_line, relative_path, say
 from vflbench.config.hydra import Session
 from vflbench.config.overrides import BASIC
 from vflbench.results import folder as files
@@ -132,16 +132,16 @@ def _conclude(folder: Path, outcomes: list[Outcome], died: str, cfg: DictConfig)
         from vflbench.plots.curves import draw_runs
 
         draw_runs(sweep_table.jobs(folder), folder)
-        say(f"curves: {shown(folder / 'curve.png')}")
+        say(f"curves: {relative_path(folder / 'curve.png')}")
     if best := _best(outcomes, cfg.objective):
         say(best)
-    say(f"sweep folder: {shown(folder)}")
+    say(f"sweep folder: {relative_path(folder)}")
     for label in dict.fromkeys(filter(None, map(made_up, ended))):
         say(label)
     count = Counter(outcome.status for outcome in outcomes)
     well = sum(count[status] for status in ENDED_WELL)
     if died:
-        complain(f"{died}. The same command, with hydra.sweep.dir={shown(folder)}, does what is left")
+        complain(f"{died}. The same command, with hydra.sweep.dir={relative_path(folder)}, does what is left")
     for status in ("failed", "diverged", *(["skipped"] if not well else [])):
         if count[status]:
             complain(f"{count[status]} of {len(outcomes)} jobs {'were ' if status == 'skipped' else ''}{status}")

@@ -20,7 +20,7 @@ from vflbench.choosing import question, trial_ranking
 from vflbench.choosing.commands import written
 from vflbench.choosing.record import Method, Record, Trial
 from vflbench.cli.choose import search
-from vflbench.cli.words import RUNS, say, shown
+from vflbench.cli.words import RUNS, relative_path, say
 from vflbench.config import tuned
 from vflbench.results.folder import atomic_write
 from vflbench.results.texts import align
@@ -72,10 +72,10 @@ def command(args: list[str]) -> int:
     for note in [*record.notes, *_edges(record.methods[0])]:
         say(f"note: {note}")
     best = keep(folder, record, place, asked.overwrite)
-    say(f"runs: {shown(folder)}")
-    say(f"trials: {shown(place.trials)}")
+    say(f"runs: {relative_path(folder)}")
+    say(f"trials: {relative_path(place.trials)}")
     beside = _beside(record.methods[0], best)
-    say(f"tuned values: {shown(place.file)}" + (f"; use them with {' '.join(beside)}" if beside else ""))
+    say(f"tuned values: {relative_path(place.file)}" + (f"; use them with {' '.join(beside)}" if beside else ""))
     return 0
 
 
@@ -163,7 +163,7 @@ def keep(folder: Path, record: Record, place: Place, overwrite: bool) -> Trial:
     best = next((trial for trial in method.trials if trial.number == method.best), None)
     if best is None:
         why = next((f" ({trial.reason})" for trial in method.trials if trial.reason), "")
-        raise VflbenchError(f"no trial has a value{why}; the runs are in {shown(folder)}")
+        raise VflbenchError(f"no trial has a value{why}; the runs are in {relative_path(folder)}")
     place.check(overwrite)
     text = tuned.written(place.file, place.entry, found(record, method, best), values(method, best))
     for link, content in ((place.trials, _with_trials(place, record, method)), (place.file, text)):

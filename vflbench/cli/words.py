@@ -50,8 +50,8 @@ def last_lines(summary: dict[str, Any], folder: Path) -> str:
     """The last lines of a run; if data are made up, the very last one says so."""
     lines = [result_line(summary)]
     if (folder / "curve.png").exists():
-        lines.append(f"curve: {shown(folder / 'curve.png')}")
-    lines.append(f"run folder: {shown(folder)}")
+        lines.append(f"curve: {relative_path(folder / 'curve.png')}")
+    lines.append(f"run folder: {relative_path(folder)}")
     if summary["status"] == "interrupted":
         lines.append("interrupted: the same command with resume=true continues it")
     return "\n".join([*lines, *filter(None, [made_up(summary)])])
@@ -78,7 +78,7 @@ def made_up(summary: dict[str, Any]) -> str:
     return ""
 
 
-def shown(path: Path) -> str:
+def relative_path(path: Path) -> str:
     """The path, relative to the current folder if it is below that."""
     path = path.absolute()
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -8,7 +8,7 @@ import contextlib
 from vflbench import adapt, registry
 from vflbench.cards.privacy.keys import serving_of
 from vflbench.config.refused import REFUSED, RefusedError, sound
-from vflbench.config.typed import KEYED, shown
+from vflbench.config.typed import KEYED, as_typed
 from vflbench.federation import delays
 from vflbench.types import AlgorithmInfo, Problem, RunConfig, division, hook, rounds_per_epoch, rules_of
 
@@ -82,7 +82,7 @@ def _choice_problems(config: RunConfig, info: AlgorithmInfo, group: str) -> list
     why = dict(info.refuses) if group == "privacy" else {}
     if reason := why.get(name or "", why.get("any")):
         has += f" ({reason})"
-    return [Problem(group, shown(name), has)]
+    return [Problem(group, as_typed(name), has)]
 
 
 def objective_problems(objective: str | None, target: float | None) -> list[Problem]:

@@ -162,7 +162,7 @@ def untyped(hydra: DictConfig) -> frozenset[str]:
     return frozenset(ours)
 
 
-def told(hydra: DictConfig) -> dict[str, dict[str, str]]:
+def changed_keys(hydra: DictConfig) -> dict[str, dict[str, str]]:
     """Key -> its layer and file, for each value that is no default; a run's manifest has them."""
     return {
         key: {"layer": layer.name, "from": layer.place} | ({"note": layer.note} if layer.note else {})

@@ -23,7 +23,7 @@ from vflbench.config.composition import compose
 from vflbench.config.grammar import Glob, HydraException, Override, RangeSweep, Sweep, line, values_of
 from vflbench.config.hydra import Session
 from vflbench.config.source import Source
-from vflbench.config.typed import LARGEST, OPEN, convert_typed, shown
+from vflbench.config.typed import LARGEST, OPEN, as_typed, convert_typed
 from vflbench.types import ConfigError, Mbps, Milliseconds, Problem, VflbenchError, closest
 
 # Key of all links of both kinds -> its type, the key of one kind, by what to divide.
@@ -139,7 +139,7 @@ def for_all_links(hydra: Session, overrides: Sequence[str]) -> list[str]:
             kind = LINK_KEYS[override.key_or_group][0]
             numbers = [convert_typed(kind, v, "", []) for v in values_of(override)]
             values = [None if v is None else float(Decimal(str(v)) / divisor) for v in numbers]
-            given = ",".join(map(str, map(shown, values)))
+            given = ",".join(map(str, map(as_typed, values)))
         same = f"${{network.client_server.{leaf}}}" if override.is_sweep_override() else given
         found += [f"network.client_server.{leaf}={given}", f"network.client_client.{leaf}={same}"]
     return found
@@ -203,7 +203,7 @@ def option_problems(hydra: Session, override: Override) -> list[Problem]:
         value for value in values_of(override) if value not in known and not (value is None and group == "experiment")
     ]
     return [
-        Problem(group, shown(v), f"unknown {group}; there are: {', '.join(known)}", closest(str(v), known))
+        Problem(group, as_typed(v), f"unknown {group}; there are: {', '.join(known)}", closest(str(v), known))
         for v in found
     ]
 
@@ -212,7 +212,7 @@ def _tuned_problems(hydra: Session, override: Override) -> list[Problem]:
     """A problem for each text behind `tuned@_global_=` that names no entry, as vfl/bank does."""
     sources = [one for one in hydra.loader.get_sources() if isinstance(one, Source)]
     allowed = f"names no tuned values; none, or {TUNED[override.key_or_group]}, as in conf/tuned"
-    wanted = [shown(value) for value in values_of(override) if value != "none"]
+    wanted = [as_typed(value) for value in values_of(override) if value != "none"]
     return [
         Problem(override.get_key_element(), value, allowed)
         for value in wanted
@@ -250,7 +250,7 @@ def _same(value: Any) -> str:
     with contextlib.suppress(ValueError):  # a variable that is not set is told with the value
         value = text_values.resolved(value)
     whole = isinstance(value, float) and value.is_integer() and abs(value) < LARGEST
-    return str(shown(int(value) if whole else value))
+    return str(as_typed(int(value) if whole else value))
 
 
 def combinations(hydra: Session, typed: list[Override]) -> Iterator[DictConfig]:

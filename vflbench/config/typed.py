@@ -200,7 +200,7 @@ def convert_run(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[Ru
         if kinds[key] is Any and not (key == "model" and values[key] is None):
             name = values[key].get("name") if isinstance(values.get(key), dict) else None
             allowed = f"names no {key}; there are: {', '.join(_names(key))}"
-            problems.append(Problem(f"{key}.name", shown(name), allowed, closest(str(name), _names(key))))
+            problems.append(Problem(f"{key}.name", as_typed(name), allowed, closest(str(name), _names(key))))
     values |= {group: _of_none(group, values[group]) for group in KEYED if group in values}
     config = convert_dataclass(RunConfig, values, "", problems, kinds)
     return (None if problems else config), problems
@@ -240,14 +240,14 @@ def convert_dataclass(
     """As `convert_value`; `kinds`: the types of the fields, where the dataclass has others."""
     fields = fields_of(kind) if kinds is None else kinds
     if not isinstance(values, Mapping):
-        problems.append(Problem(prefix.rstrip("."), shown(values), f"must have the keys {', '.join(fields)}"))
+        problems.append(Problem(prefix.rstrip("."), as_typed(values), f"must have the keys {', '.join(fields)}"))
         return None
     for key in values:
         if key not in fields:
             has = ", ".join(name for name in fields if name != "name")
             problems.append(
                 Problem(
-                    f"{prefix}{key}", shown(values[key]), f"unknown key; there are: {has}", closest(str(key), fields)
+                    f"{prefix}{key}", as_typed(values[key]), f"unknown key; there are: {has}", closest(str(key), fields)
                 )
             )
     needed = [
@@ -298,28 +298,28 @@ def _convert_scalar(kind: Any, value: Any, key: str, problems: list[Problem]) ->
             problems.append(
                 Problem(
                     key,
-                    shown(value),
+                    as_typed(value),
                     f"must be one of {', '.join(map(str, args))}",
                     closest(str(value), map(str, args)),
                 )
             )
     elif kind is int or kind is bool:
         if type(value) is not kind:
-            problems.append(Problem(key, shown(value), f"must be {_SCALARS[kind]}"))
+            problems.append(Problem(key, as_typed(value), f"must be {_SCALARS[kind]}"))
         elif abs(value) >= 2**63:
             problems.append(Problem(key, value, "is too large for an integer of 64 bits"))
     elif kind is float:
         # an integer may have thousands of digits
         finite = isinstance(value, int | float) and abs(value) <= sys.float_info.max
         if isinstance(value, bool) or not finite:
-            problems.append(Problem(key, shown(value), "must be a number"))
+            problems.append(Problem(key, as_typed(value), "must be a number"))
         else:
             value = float(value)
     elif kind is str:
         if isinstance(value, int | float) and not isinstance(value, bool):
             value = str(value)  # an unquoted 1 or 100 where a name is wanted
         elif not isinstance(value, str):
-            problems.append(Problem(key, shown(value), f"must be {_SCALARS[str]}"))
+            problems.append(Problem(key, as_typed(value), f"must be {_SCALARS[str]}"))
     return value
 
 
@@ -341,7 +341,7 @@ def _convert_union(args: tuple[Any, ...], value: Any, key: str, problems: list[P
         ]
     else:
         allowed = " or ".join(map(_called, kinds)) + (" or null" if types.NoneType in args else "")
-        problems.append(Problem(key, shown(value), f"must be {allowed}"))
+        problems.append(Problem(key, as_typed(value), f"must be {allowed}"))
     return None
 
 
@@ -354,15 +354,15 @@ def _called(kind: type) -> str:
 def _convert_container(origin: Any, args: tuple[Any, ...], value: Any, key: str, problems: list[Problem]) -> Any:
     if origin is dict:
         if not isinstance(value, Mapping):
-            problems.append(Problem(key, shown(value), "must be of the form {name: value}"))
+            problems.append(Problem(key, as_typed(value), "must be of the form {name: value}"))
             return None
         return {k: convert_value(args[1] if args else Any, item, f"{key}.{k}", problems) for k, item in value.items()}
     if not isinstance(value, list | tuple):
-        problems.append(Problem(key, shown(value), "must be a list: [a,b]"))
+        problems.append(Problem(key, as_typed(value), "must be a list: [a,b]"))
         return None
     fixed = origin is tuple and args and args[-1] is not ...
     if fixed and len(value) != len(args):
-        problems.append(Problem(key, shown(value), f"must have {len(args)} entries"))
+        problems.append(Problem(key, as_typed(value), f"must have {len(args)} entries"))
         return None
     kinds = args if fixed else (args[0] if args else Any,) * len(value)
     return origin(
@@ -384,6 +384,6 @@ def _range_problems(key: str, value: Any) -> list[Problem]:
     return []
 
 
-def shown(value: Any) -> Any:
+def as_typed(value: Any) -> Any:
     """The value as a user would type it."""
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else value

@@ -41,7 +41,7 @@ class Work:
     def __add__(self, other: Work) -> Work:
         return Work(self.operations + other.operations, self.flops + other.flops, self.numbers + other.numbers)
 
-    def of(self, few: Work, rows: int) -> Work:
+    def at_rows(self, few: Work, rows: int) -> Work:
         """The work for `rows` rows, where this is that for 3 and `few` that for 2: each part is linear in the rows."""
         pairs = [(few.operations, self.operations), (few.flops, self.flops), (few.numbers, self.numbers)]
         return Work(*(two + (three - two) * (rows - 2) for two, three in pairs))

@@ -127,7 +127,7 @@ class Active(nn.Module):
     def outputs(self, theta: Tensor, x: Tensor, zs: Sequence[Tensor]) -> Tensor:
         """The top network's output, (B, outputs)."""
         bottom, top = theta.split([self.bottom.size, self.top.size])
-        return self.top(top, self.aggregation.of([self.bottom(bottom, x), *zs]))
+        return self.top(top, self.aggregation.aggregate([self.bottom(bottom, x), *zs]))
 
     def forward(self, x: Tensor, zs: Sequence[Tensor]) -> Tensor:
         """Scores, or predicted targets of a regression, (B, outputs).

@@ -246,7 +246,7 @@ class SplitServer(nn.Module):
         """The token Z = (A, theta_0)."""
         own = list(self.fusion.parameters())
         theta_0 = parameters_to_vector(own).detach() if own else representations[0].new_empty(0)
-        return self.aggregation.of(representations), theta_0
+        return self.aggregation.aggregate(representations), theta_0
 
     def update(self, token: Token, rows: np.ndarray | None, steps: int, lr: float) -> float:
         """Take gradient steps on theta_0 with A frozen, and return the loss before them."""
@@ -267,7 +267,8 @@ class SplitServer(nn.Module):
         splits = representations[0]
         with torch.no_grad():
             scores = {
-                split: self.fusion(self.aggregation.of([h[split] for h in representations])) * self.scale + self.shift
+                split: self.fusion(self.aggregation.aggregate([h[split] for h in representations])) * self.scale
+                + self.shift
                 for split in splits
             }
         self.train()

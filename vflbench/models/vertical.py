@@ -292,7 +292,7 @@ class Aggregation:
         self.concat = kind == "concat"
         self.parties = parties
 
-    def of(self, representations: Sequence[Tensor]) -> Tensor:
+    def aggregate(self, representations: Sequence[Tensor]) -> Tensor:
         """The aggregate A."""
         if self.concat:
             return torch.cat(list(representations), dim=1)

@@ -126,7 +126,7 @@ class Judged:
     close: bool = False  #: what decides the verdict is less than two standard errors away
 
 
-def told(judged: Judged) -> str:
+def reason(judged: Judged) -> str:
     """What a verdict rests on, and whether it is close."""
     return judged.why + (f" ({CLOSELY})" if judged.close else "")
 

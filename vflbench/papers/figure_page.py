@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from markdown_it import MarkdownIt
 
-from vflbench.papers.claims import Judged, Row, mean_and_spread, select, setting_of, told
+from vflbench.papers.claims import Judged, Row, mean_and_spread, reason, select, setting_of
 from vflbench.papers.definition import Definition, Numbers
 from vflbench.papers.measured import columns
 from vflbench.plots.report_html import page_template
@@ -48,7 +48,7 @@ def write(
     text = markdown(definition, table, judged, pictures, facts)
     atomic_write(folder / "page.md", text)
     atomic_write(folder / "page.html", _document("page.html", title=heading(definition), body=to_html(text)))
-    claims = [{"claim": j.claim.claim, "paper": j.claim.paper, "verdict": j.verdict, "why": told(j)} for j in judged]
+    claims = [{"claim": j.claim.claim, "paper": j.claim.paper, "verdict": j.verdict, "why": reason(j)} for j in judged]
     about = {
         "name": definition.name,
         "heading": heading(definition),
@@ -84,7 +84,7 @@ def markdown(
     about += [f"Tuning: {definition.tuning}"] if definition.tuning else []
     parts.append("\n".join(f"- {md(line)}" for line in about))
     if judged:
-        rows = [[j.claim.claim, j.claim.paper or "-", j.verdict, told(j)] for j in judged]
+        rows = [[j.claim.claim, j.claim.paper or "-", j.verdict, reason(j)] for j in judged]
         parts += ["## What the paper claims", _table(["claim", "the paper", "verdict", "because"], rows)]
     beside = [row for numbers in definition.numbers for row in _beside(numbers, table, definition)]
     if beside:

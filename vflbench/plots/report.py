@@ -100,7 +100,7 @@ def read(
             report.time_dependent.add(run.folder)
         try:
             ledger = run.arrays("ledger")
-            report.traffic[run.folder] = pricing.traffic(ledger.of(OWN))
+            report.traffic[run.folder] = pricing.traffic(ledger.of_phases(OWN))
             report.priced[run.folder] = priced = pricing.price(
                 run, ledger, time_dependent.get(run.summary["algorithm"])
             )

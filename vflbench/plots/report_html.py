@@ -115,7 +115,7 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
     timed = "communication_seconds" in axes
     if not timed and any(report.priced[run.folder].chains for run in runs):
         axes.append("communication_seconds")  # of runs in real time: on a network of the reader's choice
-    if not any(run.summary["compute_seconds"] and running_time.shown(run) for run in runs):
+    if not any(run.summary["compute_seconds"] and running_time.may_be_shown(run) for run in runs):
         axes = [axis for axis in axes if axis != "virtual_seconds"]
     free = timed and not any(run.curve["communication_seconds"].any() for run in runs)
     if free and any(run.curve["bytes"].any() for run in runs):
@@ -131,7 +131,7 @@ def _data(report: Report, panel: Panel, most: int) -> dict[str, Any]:
             {"label": style.look(setting.algorithm).label, "words": setting.words, **look}
             | {"runs": list(range(len(entries), len(entries) + len(setting.runs)))}
             | {"clock": running_time.clock(setting.runs[0]), "network": network_of(setting.runs[0])}
-            | {"unproven": not running_time.shown(setting.runs[0])}
+            | {"unproven": not running_time.may_be_shown(setting.runs[0])}
             | {"accounting": setting.runs[0].summary["accounting"], "again": selection.rerun(setting, network=False)}
             | {"clear": shows.clear, "noised": shows.noised, "guarantee": shows.guarantee, "shows": shows.words}
             | {"epsilon": shows.epsilon, "label_epsilon": shows.label_epsilon, "verified": shows.verified}

@@ -81,7 +81,7 @@ def _curve(console: Console, run: Run) -> None:
     chosen = curve.iloc[sorted({*range(0, len(curve), every), len(curve) - 1})]
     timed = curve["communication_seconds"].notna().all()
     seconds = "communication_seconds" if timed else "virtual_seconds"
-    known = timed or running_time.shown(run)
+    known = timed or running_time.may_be_shown(run)
     epsilon = "epsilon" if run.summary["privacy"]["covers"] == "transcript" else "epsilon of the model only"
     heads = ("round", "sent", "communication" if timed else "running time", *scores, epsilon)
     rows = [

@@ -30,7 +30,7 @@ def proven(algorithm: str, compute_clock: str) -> bool:
     return compute_clock != "modelled" or abs(ratios().get(algorithm, 1.0) - 1) <= WANTED
 
 
-def shown(run: Run) -> bool:
+def may_be_shown(run: Run) -> bool:
     """Whether the running time of this run may be shown."""
     return proven(run.summary["algorithm"], run.summary["compute_clock"])
 
@@ -44,7 +44,7 @@ def clock(run: Run) -> str:
 
 def caveat(runs: Sequence[Run]) -> str:
     """Which methods have no running time here, and why; else an empty text."""
-    names = sorted({style.look(run.summary["algorithm"]).label for run in runs if not shown(run)})
+    names = sorted({style.look(run.summary["algorithm"]).label for run in runs if not may_be_shown(run)})
     if not names:
         return ""
     return (

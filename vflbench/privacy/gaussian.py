@@ -176,7 +176,7 @@ class GaussianEmbedding:
         sent = self.noised(rows, generator, norm)
         if kept is not None:
             if again.any():
-                sent[as_mask(again, rows)] = kept.of(index[again], sent)
+                sent[as_mask(again, rows)] = kept.rows_at(index[again], sent)
             kept.keep(index, sent)
         return sent
 
@@ -290,7 +290,7 @@ class Kept:
         rows[torch.from_numpy(index).to(rows.device)] = sent
         self.there[index] = True
 
-    def of(self, index: np.ndarray, like: torch.Tensor) -> torch.Tensor:
+    def rows_at(self, index: np.ndarray, like: torch.Tensor) -> torch.Tensor:
         """The rows of `index` (n,), of the width and type of `like`."""
         import torch
 

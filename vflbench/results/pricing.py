@@ -65,7 +65,7 @@ def price(run: Run, ledger: Arrays, time_dependent: bool | None) -> Priced:
     rounds = run.curve["round"].astype(int).tolist()
     if run.summary["accounting"] != "strict":
         return Priced(why=f"its times and bytes are by accounting={run.summary['accounting']}")
-    every, ledger = ledger, ledger.of(OWN)
+    every, ledger = ledger, ledger.of_phases(OWN)
     found = Priced(bytes_by_link=_bytes(ledger, rounds))
     if time_dependent:
         found.why = "what it does depends on time: on another network it would have been another run"
@@ -79,9 +79,9 @@ def price(run: Run, ledger: Arrays, time_dependent: bool | None) -> Priced:
             if latencies not in (1, 2):
                 raise VflbenchError(f"network.latencies={latencies!r} of {run.folder} must be 1 or 2")
             trace = run.arrays("trace")
-            ends = chains(ledger, trace.of(["train"]), latencies)
+            ends = chains(ledger, trace.of_phases(["train"]), latencies)
             for phase in ("align", "setup", "predict"):
-                rows, events = every.of([phase]), trace.of(["train" if phase == "setup" else phase])
+                rows, events = every.of_phases([phase]), trace.of_phases(["train" if phase == "setup" else phase])
                 ((remote, near),) = _bytes(rows, [max(rounds, default=0)])
                 found.phases[phase] = whole(rows, events, latencies) if len(rows) else START, (remote, near)
             if missing := [round for round in rounds if round not in ends]:

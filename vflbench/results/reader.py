@@ -58,7 +58,7 @@ class Arrays:
     def __len__(self) -> int:
         return self.rows
 
-    def of(self, phases: Sequence[str]) -> Arrays:
+    def of_phases(self, phases: Sequence[str]) -> Arrays:
         """The rows of `phases`."""
         chosen = self.texts["phase"].by(dict.fromkeys(phases, 0)) == 0
         if chosen.all():

@@ -55,7 +55,7 @@ class Part:
     level: int = 0  # of a part of the ledger or trace: how often it was merged
 
     @staticmethod
-    def of(path: Path, rows: int = 0, level: int = 0) -> Part:
+    def of_file(path: Path, rows: int = 0, level: int = 0) -> Part:
         """The file at `path`, which has just been written."""
         return Part(path.name, *inventory.contents(path), rows, level)
 
@@ -69,7 +69,7 @@ class Part:
         """
         path = folder / self.name
         try:
-            found = Part.of(path)
+            found = Part.of_file(path)
         except FileNotFoundError:
             raise VflbenchError(f"{path} is missing") from None
         except OSError as error:
@@ -146,12 +146,12 @@ class Checkpoints:
                     for i, name in enumerate(COLUMNS[kind])
                 },
             )
-            parts[kind] = (*self._merged(kind, getattr(last, kind)), Part.of(path, len(rows)))
+            parts[kind] = (*self._merged(kind, getattr(last, kind)), Part.of_file(path, len(rows)))
         buffer = io.BytesIO()  # not the file itself: on a full disk torch raises a RuntimeError
         torch.save({"cut": asdict(cut), "observer": observer}, buffer)
         state = self.folder / f"round_{cut.round:08d}.pt"
         atomic_write(state, buffer.getvalue())
-        index = Index(cut.round, (Part.of(state),), parts["ledger"], parts["trace"], tuple(transcript))
+        index = Index(cut.round, (Part.of_file(state),), parts["ledger"], parts["trace"], tuple(transcript))
         self._write(index)
         self.index = index
         self._retire((last, index))
@@ -170,7 +170,7 @@ class Checkpoints:
                 path = self._place(kind, int(same[-1].name.split("_")[1]), level + 1)
                 # without a check, damaged rows would get a valid hash
                 merge_parquet(path, [part.check(self.folder) for part in same])
-                one = Part.of(path, sum(part.rows for part in same), level + 1)
+                one = Part.of_file(path, sum(part.rows for part in same), level + 1)
                 return (
                     *(part for part in parts if part.level > level),
                     one,

@@ -23,8 +23,8 @@ from vflbench.types import LinkConfig, NetworkConfig, Problem, VflbenchError, cl
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where a party stands; in the manifest as `parties`."""
+class PartyInfo:
+    """What costs depend on of a party; in the manifest as `parties`."""
 
     role: str
     organisation: str | None = None  # None: one of its own
@@ -47,7 +47,7 @@ class Costs:
 
     ledger: np.ndarray  # (messages, 10) rows; `sent` and `delivered` are read of a time-dependent run only
     traces: Mapping[str, np.ndarray]  # party -> (events, 4 or 5) rows; of a time-dependent run with their times
-    parties: Mapping[str, Standing]  # in the parties' order
+    parties: Mapping[str, PartyInfo]  # in the parties' order
     network: NetworkConfig
     accounting: str
     payload: Payload
@@ -235,7 +235,7 @@ class Costs:
         return {"utilisation": utilisation, "waiting_seconds": float(np.mean(waiting) / max(rounds, 1))}
 
 
-def link_code(parties: Mapping[str, Standing], a: str, b: str) -> int:
+def link_code(parties: Mapping[str, PartyInfo], a: str, b: str) -> int:
     """The ledger's code of the kind of link between two parties; one without organisation is one of its own."""
     both = [dataclasses.replace(parties[name], organisation=parties[name].organisation or name) for name in (a, b)]
     return LINK_KINDS.index(link_kind(*both))

@@ -32,7 +32,7 @@ from vflbench.federation.ray.calls import STARTING, deaths, no_answer
 from vflbench.federation.ray.cluster import Cluster
 from vflbench.federation.ray.driver import RayEngine
 from vflbench.federation.ray.nats_broker import Channels, Service
-from vflbench.federation.ray.party_thread import elsewhere
+from vflbench.federation.ray.party_thread import remote_program
 from vflbench.models.metrics import METRICS
 from vflbench.runner import task_baselines
 from vflbench.runner.evaluate import Observer
@@ -158,7 +158,8 @@ class Surveyor:
         if task.by_rows is not None:
             self.models = WholeModels(task.by_rows, config.model, METRICS[task.metric.name])
         specs = {
-            name: dataclasses.replace(spec, program=elsewhere, data=None) for name, spec in federation.specs.items()
+            name: dataclasses.replace(spec, program=remote_program, data=None)
+            for name, spec in federation.specs.items()
         }
         bare = task.without_features()
         levels = (
@@ -253,7 +254,7 @@ def party(
         federation = Federation(config, info, dataclasses.replace(known, task=task, decided=decided))
         federation.specs = federation.module.parties(task, decided)
     own = federation.specs[name]
-    specs = {n: dataclasses.replace(spec, program=elsewhere, data=None) for n, spec in federation.specs.items()}
+    specs = {n: dataclasses.replace(spec, program=remote_program, data=None) for n, spec in federation.specs.items()}
     specs[name] = dataclasses.replace(own, data=_detached(own.data))
     arguments = federation.engine_arguments() | {
         "eval_every": eval_every,

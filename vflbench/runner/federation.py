@@ -20,7 +20,7 @@ from vflbench.federation.phases import Sized
 from vflbench.federation.simulated import SimulatedEngine
 from vflbench.privacy import examples, keys, mechanisms
 from vflbench.runner import assumed, task_baselines
-from vflbench.runner.costs import Standing, link_problems
+from vflbench.runner.costs import PartyInfo, link_problems
 from vflbench.runner.evaluate import Observer
 from vflbench.types import (
     DEVICES,
@@ -227,9 +227,9 @@ class Federation:
         return {name: one for name, one in made.items() if one is not None}
 
     @property
-    def standing(self) -> dict[str, Standing]:
-        """Where the parties stand."""
-        return {name: Standing(spec.role, spec.organisation, spec.cores) for name, spec in self.specs.items()}
+    def party_infos(self) -> dict[str, PartyInfo]:
+        """The role, organisation and cores of each party."""
+        return {name: PartyInfo(spec.role, spec.organisation, spec.cores) for name, spec in self.specs.items()}
 
     @property
     def cores(self) -> float:

@@ -13,7 +13,7 @@ from vflbench.federation.replay import Program
 from vflbench.results import parquet, run_schema
 from vflbench.results.reader import OWN, Arrays, Run
 from vflbench.runner.assumed import exchanges
-from vflbench.runner.costs import Around, Standing, link_code
+from vflbench.runner.costs import Around, PartyInfo, link_code
 from vflbench.types import ENDED, VflbenchError
 
 OLDER = "an older vflbench made it: its manifest.json lacks"
@@ -69,18 +69,18 @@ class Trained(Run):
         return self.arrays("trace")
 
     @cached_property
-    def parties(self) -> dict[str, Standing]:
+    def parties(self) -> dict[str, PartyInfo]:
         """The parties, in their order.
 
         An older run's manifest does not have them: all wrote a trace, in that order; `server` is one.
         """
         if "parties" in self.manifest:
             try:
-                return {name: Standing(**values) for name, values in self.manifest["parties"].items()}
+                return {name: PartyInfo(**values) for name, values in self.manifest["parties"].items()}
             except (AttributeError, TypeError) as error:
                 raise VflbenchError(f"manifest.json is malformed: parties: {error}") from error
         names = self.events.texts["party"].names
-        return {name: Standing("server" if name == "server" else "client") for name in names}
+        return {name: PartyInfo("server" if name == "server" else "client") for name in names}
 
     @cached_property
     def traces(self) -> dict[str, np.ndarray]:
@@ -90,7 +90,7 @@ class Trained(Run):
     def _traces(self, phase: str) -> dict[str, np.ndarray]:
         names = list(self.parties)
         codes = {"party": names, "kind": parquet.EVENT_KINDS, "peer": names, "phase": run_schema.PHASES}
-        rows = _rows(self.events.of([phase]), "trace", codes)
+        rows = _rows(self.events.of_phases([phase]), "trace", codes)
         party, rows = rows[:, 0], rows[:, 1:-1]
         bounds = np.searchsorted(party, np.arange(len(names) + 1))  # written party by party
         if (np.diff(party) < 0).any():
@@ -115,7 +115,7 @@ class Trained(Run):
         """The ledger's rows of `phases`, with codes as in federation.ledger."""
         names = list(self.parties)
         codes = {"src": names, "dst": names, "link": LINK_KINDS, "tag": self.tags, "phase": run_schema.PHASES}
-        return _rows(self.columns.of(phases), "ledger", codes)[:, :-1]
+        return _rows(self.columns.of_phases(phases), "ledger", codes)[:, :-1]
 
     @cached_property
     def program(self) -> Program:

@@ -51,7 +51,7 @@ def write(
     costs = Costs(
         ledger,
         traces,
-        federation.standing,
+        federation.party_infos,
         config.network,
         config.accounting,
         Payload(tags, **federation.payload),
@@ -150,13 +150,13 @@ def _private(
 def _around(federation: Federation, engine: Engine, observer: Observer) -> Around:
     """The exchanges before the run's own program, and that of its last evaluation."""
     task, names = federation.task, list(engine.parties)
-    standing = federation.standing
+    infos = federation.party_infos
 
     def made(tapes: Tapes, round: int = 0) -> Exchange:
-        return exchange(tapes, names, lambda a, b: link_code(standing, a, b), engine.ledger.tag, round)
+        return exchange(tapes, names, lambda a, b: link_code(infos, a, b), engine.ledger.tag, round)
 
     scored = observer.rows[-1]["round"] if observer.rows else 0
-    roles = {name: party.role for name, party in standing.items()}
+    roles = {name: party.role for name, party in infos.items()}
     served = {party.name: party.served for party in engine.order}
     connected, once = federation.topology.connected, federation.info.one_shot
     tapes = inference.tapes(scored, served, observer.shares, roles, connected, once) if scored else None

@@ -331,7 +331,7 @@ class Finished(Trained):
         if network.links:
             from vflbench.federation import topology  # imports torch
 
-            servers = [party for party, standing in self.parties.items() if standing.role == "server"]
+            servers = [party for party, info in self.parties.items() if info.role == "server"]
             clients = [party for party in self.parties if party not in servers]
             shape = registry.option_config("topology", config["topology"]["name"])(**config["topology"])
             graph = topology.build(shape, servers, clients, config["seed"])

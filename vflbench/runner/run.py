@@ -124,7 +124,7 @@ def _manifest(
         "rounds": federation.rounds,
         "compute_clock": federation.clock_mode,
         # for `vflbench reprice`
-        "parties": federation.standing,
+        "parties": federation.party_infos,
         "cores": federation.cores,
         "payload": federation.payload,
         "assumed": federation.assumed,

@@ -64,7 +64,7 @@ class TranscriptWriter:
             np.savez(buffer, **arrays)
             path = self.folder / file_name(done)
             atomic_write(path, buffer.getvalue())
-            self.files[path.name] = Part.of(path)
+            self.files[path.name] = Part.of_file(path)
 
     def check(self) -> None:
         """Refuse a file that is no longer as it was written.

@@ -17,7 +17,7 @@ import yaml
 
 from tests.data.relational.conftest import PASSWORD
 from vflbench import config as configuration
-from vflbench.cards.data.readers.table_sources import shown
+from vflbench.cards.data.readers.table_sources import redacted
 from vflbench.cards.data.relational.sql import Config, Table
 from vflbench.config.typed import convert_value
 from vflbench.data.columns import inspection
@@ -658,7 +658,7 @@ def test_a_password_key_is_refused_and_not_shown():
     ],
 )
 def test_what_is_shown_of_a_url(url, expected):
-    assert shown(url) == expected
+    assert redacted(url) == expected
 
 
 def test_a_password_in_the_place_of_its_variable_is_not_shown(here):

@@ -322,7 +322,7 @@ def test_a_number_too_far_from_the_others_is_an_error(tmp_path):
 def test_a_report_goes_through_json(tmp_path):
     report = judged(tmp_path, ["?", "1.5", "2.5"] * 20).report
     said = report.as_dict()
-    assert said["severity"] == "note" and ColumnReport.of(json.loads(json.dumps(said))) == report
+    assert said["severity"] == "note" and ColumnReport.from_dict(json.loads(json.dumps(said))) == report
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
     h_own: list[torch.Tensor] = []  # me.state.h, for every joined row
 
     async for t in me.rounds():
-        join = join or Join.of(me.state.mapping, me.device)
+        join = join or Join.from_mapping(me.state.mapping, me.device)
         labels = labels or Labels(me, me.state.mapping["labels"], public, config)
         h_own = h_own or [join.expand(i, me.state.h[i]) for i in every]
         me.state.z, me.state.dual, pulls = await me.compute(

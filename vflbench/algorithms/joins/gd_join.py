@@ -37,7 +37,7 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
     labels: Labels | None = None
 
     async for t in me.rounds():
-        join = join or Join.of(me.state.mapping, me.device)
+        join = join or Join.from_mapping(me.state.mapping, me.device)
         labels = labels or Labels(me, me.state.mapping["labels"], public, config)
         z = join.total(await me.recv_all(me.clients, tag="prediction"))
         gradient = await me.compute(loss.gradient, z, labels.y, cost=len(z))

@@ -119,7 +119,7 @@ class Join:
     held: tuple[tuple[int, ...], ...]  # per table and client: how many of these rows it holds, in order
 
     @classmethod
-    def of(cls, mapping: dict[str, Any], device: str) -> Join:
+    def from_mapping(cls, mapping: dict[str, Any], device: str) -> Join:
         """The whole join, from what `map_tables` returns."""
         rows = tuple(torch.from_numpy(r).to(device) for r in mapping["rows"])
         return cls(rows, tuple(tuple(int(n) for n in held) for held in mapping["held"]))

@@ -56,12 +56,12 @@ async def server(me: Party, data: None, public: RelationalPublic, config: RunCon
     everyone = [name for names in groups for name in names]
     if me.fresh:
         me.state.mapping = await mapping.map_tables(me, public)
-        await batches.name(Join.of(me.state.mapping, me.device))
+        await batches.name(Join.from_mapping(me.state.mapping, me.device))
     whole: Join | None = None
     labels: Labels | None = None
 
     async for t in me.rounds():
-        whole = whole or Join.of(me.state.mapping, me.device)
+        whole = whole or Join.from_mapping(me.state.mapping, me.device)
         labels = labels or Labels(me, me.state.mapping["labels"], public, config)
         total, seen, count = 0.0, 0, 0
         async for join, y in batches.epoch(whole, labels.y):

@@ -329,13 +329,14 @@ def literal_cost(delays: Delays, setting: Setting) -> Array:
     sizes = np.array(setting.batch_sizes, dtype=np.float64)
     cores = [delays.total_cores(party + 1) - delays.total_cores(party) for party in range(setting.passive + 1)]
 
-    def work(parts: Sequence[str]) -> Any:
+    def seconds(parts: Sequence[str]) -> Any:
         if not delays.config.delays:
             return len(parts) * (delays.config.base_seconds + delays.config.seconds_per_unit * sizes)
         return sum(delays.config.delays[part].scale * sizes ** delays.config.delays[part].exponent for part in parts)
 
     slower = np.maximum(
-        work(ACTIVE_PARTS) * active / cores[0], work(("passive_forward", "passive_backward")) * passive / min(cores[1:])
+        seconds(ACTIVE_PARTS) * active / cores[0],
+        seconds(("passive_forward", "passive_backward")) * passive / min(cores[1:]),
     )
     result: Array = slower + 2 * 4 * setting.width * sizes * seconds_per_byte(setting.link.bandwidth_gbps)
     return result

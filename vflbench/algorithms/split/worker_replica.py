@@ -154,7 +154,7 @@ class Side:
             few, more = (self._works(np.zeros(count, np.int64)) for count in (2, 3))
             self.works = {name: (few[name], more[name]) for name in more}
         two, three = self.works[step]
-        return three.of(two, rows).seconds(self.config.compute) / self.share
+        return three.at_rows(two, rows).seconds(self.config.compute) / self.share
 
     def _works(self, rows: np.ndarray) -> dict[str, Work]:
         """The work of each step for these rows; nothing changes."""

@@ -126,7 +126,9 @@ class _Networks(torch.nn.Module):
     def forward(self, *xs: torch.Tensor) -> torch.Tensor:
         """The scores of rows, given each client's columns."""
         blocks = zip(self.clients, xs, strict=True)
-        scores: torch.Tensor = self.centre.fusion(self.centre.aggregation.of([block.local(x) for block, x in blocks]))
+        scores: torch.Tensor = self.centre.fusion(
+            self.centre.aggregation.aggregate([block.local(x) for block, x in blocks])
+        )
         return scores
 
     def update(self, rows: np.ndarray | None, steps: int, lr: float) -> float:

@@ -91,7 +91,7 @@ def senders(cfg: Config, public: AlignedPublic, walks: Walks, t: int) -> range |
         return everyone
     if t == 1:
         return everyone if public.objective is None else {}  # theta = 0: all representations are 0
-    return walks.of(t - 1).visits
+    return walks.in_round(t - 1).visits
 
 
 def max_releases(config: RunConfig[Config], rounds: int) -> int:
@@ -102,7 +102,7 @@ def max_releases(config: RunConfig[Config], rounds: int) -> int:
 
 def releases(cfg: Config, public: AlignedPublic, walks: Walks, rounds: int) -> np.ndarray:
     """How often each client will publish its rows in each round, (rounds, K): uplinks, and hops to another client."""
-    made = np.stack([walks.of(t).departures(public.parties) for t in range(1, rounds + 1)])
+    made = np.stack([walks.in_round(t).departures(public.parties) for t in range(1, rounds + 1)])
     for t in range(1, rounds + 1):
         made[t - 1, list(senders(cfg, public, walks, t))] += 1
     return made
@@ -122,7 +122,7 @@ async def server(
         rows = batch(config.seed, t, public.samples, cfg.batch_size)
         me.about(rows)
         n = public.samples if rows is None else len(rows)
-        walk = walks.of(t)
+        walk = walks.in_round(t)
 
         new = sorted(senders(cfg, public, walks, t))
         received = await me.recv_all([me.clients[k] for k in new], tag="representation")
@@ -171,7 +171,7 @@ async def client(
         rows = batch(config.seed, t, public.samples, cfg.batch_size)
         me.about(rows)
         n = public.samples if rows is None else len(rows)
-        walk = walks.of(t)
+        walk = walks.in_round(t)
 
         h = None
         if k in senders(cfg, public, walks, t):

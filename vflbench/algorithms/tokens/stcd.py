@@ -70,7 +70,7 @@ def releases(walks: Walks, clients: int, rounds: int) -> np.ndarray:
     """How often each client will publish its rows in each round, (rounds, K): hops to another client."""
     made, position = [], None
     for t in range(1, rounds + 1):
-        walk = walks.of(t, position)
+        walk = walks.in_round(t, position)
         made.append(walk.departures(clients))
         position = [walk.steps[0][-1]]
     return np.stack(made)
@@ -97,7 +97,7 @@ async def client(
     q = cfg.local_steps
 
     async for t in me.rounds():
-        walk = walks.of(t, None if t == 1 else [me.state.position])
+        walk = walks.in_round(t, None if t == 1 else [me.state.position])
         path = walk.steps[0]
         for s, _ in walk.visits.get(k, ()):
             if t == 1 and s == 0:

@@ -93,7 +93,7 @@ class Walks:
         self._closed: dict[int, list[int]] = {}
         self._rounds: dict[tuple[int, tuple[int, ...] | None], Walk] = {}
 
-    def of(self, round: int, start: Sequence[int] | None = None) -> Walk:
+    def in_round(self, round: int, start: Sequence[int] | None = None) -> Walk:
         """The walks of a round.
 
         Parameters

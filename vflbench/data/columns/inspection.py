@@ -31,7 +31,7 @@ class Findings:
         self.problems: list[Problem] = []
         self.lines: list[str] = []
 
-    def of(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def attempt(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """What the function returns, () for nothing; None, with its problems noted, where it refuses."""
         try:
             result = function(*arguments)
@@ -47,7 +47,7 @@ class Findings:
         if line not in self.lines:
             self.lines.append(line)
 
-    def told(self) -> list[str]:
+    def messages(self) -> list[str]:
         """All problems, a line each."""
         return [*map(str, self.problems), *self.lines]
 
@@ -57,7 +57,7 @@ class Findings:
             self.note(str(first))
         elif not self.lines or any(problem.key in DIVISION for problem in first.problems):
             self.problems += [problem for problem in first.problems if problem not in self.problems]
-        told = self.told()
+        told = self.messages()
         if not self.lines:
             return ConfigError(self.problems)
         return DataError("\n  ".join([f"{len(told)} problems in your files:", *told]) if told[1:] else told[0])
@@ -109,7 +109,7 @@ def _remarks(judged: Iterable[Judged]) -> Iterator[tuple[ColumnReport, Remark]]:
     return ((own.report, remark) for own in judged for remark in own.report.remarks)
 
 
-def told(reports: Iterable[ColumnReport], severity: Severity) -> list[str]:
+def remark_lines(reports: Iterable[ColumnReport], severity: Severity) -> list[str]:
     """The remarks of a severity, each once, with the columns that have it."""
     found: dict[tuple[str, str], list[str]] = {}
     for report in reports:
@@ -171,7 +171,7 @@ def summary(
 
 def leaks(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     """Of the summary, the columns that alone nearly determine the label."""
-    reports = [ColumnReport.of(said) for about in tables for said in about.get("columns", ())]
+    reports = [ColumnReport.from_dict(said) for about in tables for said in about.get("columns", ())]
     return [f"{report.file}, {report.name}: {report.leak}" for report in reports if report.leak]
 
 
@@ -188,7 +188,7 @@ def in_words(tables: Sequence[Mapping[str, Any]], own_rows: str = "ignore", trai
     lines = []
     for about in tables:
         if "rows" not in about:  # of graphs and joined tables
-            lines += told((ColumnReport.of(said) for said in about["columns"]), "note")
+            lines += remark_lines((ColumnReport.from_dict(said) for said in about["columns"]), "note")
             continue
         parts = [f"{about['rows']} rows"]
         if len(tables) > 1:
@@ -207,7 +207,7 @@ def in_words(tables: Sequence[Mapping[str, Any]], own_rows: str = "ignore", trai
         written = about.get("written") or {"plain": True}
         lines += [] if written["plain"] else [f"{about['file']}: {written['words']}"]
         lines += ["; ".join([f"{about['file']}: {parts[0]}", *parts[1:]]), *about["blank"]]
-        lines += told((ColumnReport.of(said) for said in about.get("columns", ())), "note")
+        lines += remark_lines((ColumnReport.from_dict(said) for said in about.get("columns", ())), "note")
     return lines + [line for about in tables if "splits" in about for line in splits.in_words(about["splits"])]
 
 

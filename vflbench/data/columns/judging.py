@@ -83,7 +83,7 @@ class ColumnReport:
         return {**asdict(self), "severity": self.severity, "remarks": [asdict(remark) for remark in self.remarks]}
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> "ColumnReport":
+    def from_dict(cls, said: Mapping[str, Any]) -> "ColumnReport":
         """What `as_dict` gave."""
         remarks = tuple(Remark(**remark) for remark in said["remarks"])
         return cls(**{key: value for key, value in said.items() if key != "severity"} | {"remarks": remarks})

@@ -28,7 +28,7 @@ from vflbench.data.divide import partition
 from vflbench.data.divide.partition import RawGraph
 from vflbench.data.graph import node_ids, node_splits
 from vflbench.data.graph.node_ids import Nodes
-from vflbench.data.graph.node_tables import Files, Table, counts, of_array, shown
+from vflbench.data.graph.node_tables import Files, Table, as_written, counts, of_array
 from vflbench.data.readers.cells import Column
 from vflbench.data.tasks import GraphTask
 from vflbench.data.tasks.base import replace_at
@@ -66,7 +66,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     features, reports = _features(features, config.blocks is None)
     labels, classes = _labels(answers, nodes, config.id, config.classes)
     reports += _leaks(features, labels, classes, answers)
-    for line in inspection.told(reports, "warning"):
+    for line in inspection.remark_lines(reports, "warning"):
         log.warning("%s", line)
     own = tuple(_edges(reader, path, nodes) for path in config.client_edges) if config.client_edges else None
     file = "edge_index" if config.pyg and not (own and "edge_index" not in reader.tensors) else config.edges
@@ -166,7 +166,7 @@ def _edges(files: Files, file: str, nodes: Nodes) -> np.ndarray:
     if table.header is False and [*table.values[0]] in ([0, 1], ["0", "1"]):
         told = "its first line, 0 and 1, is read as an edge; remove it if it is a header"
         log.info("%s: %s", table.file, told)
-    return partition.undirected(nodes.of(table).T, nodes.count)
+    return partition.undirected(nodes.rows_of(table).T, nodes.count)
 
 
 def _numbers_edges(table: Table, column: int) -> bool:
@@ -201,7 +201,7 @@ def _features(table: Table, drop: bool) -> tuple[Table, list[ColumnReport]]:
         others = np.argwhere(~np.isfinite(values.astype(np.float32)))  # as they are learnt from
     if len(others):
         row, column = others[0]
-        where, cell = f"{table.at(row)}, column {table.names[column]!r}", shown(table.values[row, column])
+        where, cell = f"{table.at(row)}, column {table.names[column]!r}", as_written(table.values[row, column])
         count = f"({len(others)} such cells in all)"
         far = np.isfinite(values[row, column])
         advice = "Numbers are at most 3.4e38: correct them" if far else "Fill or remove them"

@@ -41,7 +41,7 @@ class Nodes:
     column: str | None = None  # of their IDs
     rows: Mapping[str, int] | None = None  # ID -> row; None: nodes are named by their rows, from 0
 
-    def of(self, table: Table) -> np.ndarray:
+    def rows_of(self, table: Table) -> np.ndarray:
         """The rows of the nodes that the cells of a table name, (rows, columns) int64.
 
         Raises
@@ -67,7 +67,7 @@ class Nodes:
         if name is not None and name.isdecimal() and int(name) < self.count:
             told += f" (type dataset.leave_out=[{self.column}] if edges and labels mean row numbers)"
         return told + "".join(
-            f", but {identifiers.shown(*pair[0])[1]}, which differs in {kind}" for kind, pair in pairs
+            f", but {identifiers.quoted_pair(*pair[0])[1]}, which differs in {kind}" for kind, pair in pairs
         )
 
 
@@ -195,7 +195,7 @@ def _rows(table: Table, column: int) -> dict[str, int]:
         if name is None:
             raise DataError(f"{where}: no ID.")
         if (before := rows.setdefault(name, row)) != row:
-            pair = " and ".join(identifiers.shown(str(ids.raw[before]), str(ids.raw[row])))
+            pair = " and ".join(identifiers.quoted_pair(str(ids.raw[before]), str(ids.raw[row])))
             raise DataError(f"{where}: the ID {name!r} is there twice ({pair}, also {table.place(before)}).")
     return rows
 
@@ -238,4 +238,4 @@ def _matched(table: Table, column: int, ids: Mapping[str, int], nodes: Nodes) ->
     if nodes.column is None and ids.keys() != {str(row) for row in range(nodes.count)}:
         told = f"{table.file} names the nodes in {table.called(column)}, but {nodes.file} has no column of IDs"
         raise DataError(f"{told}: add it there, too, or remove it.")
-    return nodes.of(table.only([column]))[:, 0]
+    return nodes.rows_of(table.only([column]))[:, 0]

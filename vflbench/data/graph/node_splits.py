@@ -123,7 +123,7 @@ def _of_file(files: Files, file: str, nodes: Nodes, labels: np.ndarray) -> dict[
     if len(table.names) != 2:
         raise DataError(f"{file}: {len(table.names)} columns; a split file has node,split.")
     which = table.columns[1].values.astype(str)
-    return _checked(table, nodes.of(table.only([0]))[:, 0], which, labels)
+    return _checked(table, nodes.rows_of(table.only([0]))[:, 0], which, labels)
 
 
 def _which(lists: Iterable[np.ndarray]) -> np.ndarray:

@@ -112,11 +112,11 @@ class Table:
             row, column = others[0]
             most = "" if end is None else f" to {end - 1}"
             allowed = f"{what}s are whole numbers from {low}{most}"
-            raise DataError(f"{self.at(row)}: {what} {shown(self.values[row, column])}; {allowed}.")
+            raise DataError(f"{self.at(row)}: {what} {as_written(self.values[row, column])}; {allowed}.")
         return numbers.astype(np.int64)
 
 
-def shown(cell: object) -> str:
+def as_written(cell: object) -> str:
     """A cell as the user wrote it: in a column with a gap 2 has become 2.0."""
     return f"{cell:g}" if isinstance(cell, float) else str(cell)
 

@@ -126,7 +126,8 @@ def _whole_column(texts: Collection[str]) -> tuple[dict[str, str], str]:
 
 def alike(one: str, other: str) -> str:
     """How two IDs differ that count as one."""
-    return f"{' and '.join(shown(one, other))} differ only in characters that cannot be seen, or in their composition"
+    pair = " and ".join(quoted_pair(one, other))
+    return f"{pair} differ only in characters that cannot be seen, or in their composition"
 
 
 # --- IDs that are nearly equal ----------------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ def near(ids: Iterable[str], others: Iterable[str]) -> list[tuple[str, list[tupl
     return found
 
 
-def shown(one: str, other: str) -> tuple[str, str]:
+def quoted_pair(one: str, other: str) -> tuple[str, str]:
     """Two IDs for a message, with the code points in which they differ where these are not plain letters."""
     if (one + other).isascii() and (one + other).isprintable():
         return repr(one), repr(other)

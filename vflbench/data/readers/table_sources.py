@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.cards.data.readers.table_sources import POSTGRES, QUERY_TIMEOUT, shown
+from vflbench.cards.data.readers.table_sources import POSTGRES, QUERY_TIMEOUT, redacted
 from vflbench.data.readers import databases, delimited, dialect, identifiers, packed, spreadsheets, written_numbers
 from vflbench.data.readers.cells import (
     EXACT,
@@ -82,7 +82,7 @@ class Source:
         return Path(self.url.removeprefix(f"{self.kind}:///")).expanduser()
 
     def __str__(self) -> str:
-        where = shown(self.url)
+        where = redacted(self.url)
         if self.kind in FILES:
             return where
         return f"{where}, table {self.table}" if self.table else f"{where}, query"
@@ -117,7 +117,7 @@ def check(source: Source, key: str) -> list[Problem]:
     ----------
     key : the table's key in the configuration.
     """
-    url, address = f"{key}.url", shown(source.url)
+    url, address = f"{key}.url", redacted(source.url)
     if not source.kind:
         scheme, found, _ = source.url.partition("://")
         near = closest(scheme, ("sqlite", "duckdb", "postgresql")) if found else None
@@ -153,7 +153,7 @@ def check_package(source: Source, key: str) -> list[Problem]:
     module, extra = packages.get(source.kind, ("csv", ""))
     if importlib.util.find_spec(module) is not None:
         return []
-    return [Problem(key, shown(source.url), f"needs the package {module}: pip install 'vflbench[{extra}]'")]
+    return [Problem(key, redacted(source.url), f"needs the package {module}: pip install 'vflbench[{extra}]'")]
 
 
 def check_form(source: Source, key: str) -> list[Problem]:
@@ -172,7 +172,7 @@ def check_form(source: Source, key: str) -> list[Problem]:
         fitting = {"sheet": ("excel",), "header": ("csv", "excel"), "decimal": ("csv", "excel")}.get(name, ("csv",))
         if getattr(source, name) is not None and source.kind not in fitting:
             whose = "a spreadsheet" if name == "sheet" else "a text file"
-            refused(name, f"is for {whose}, and {shown(source.url)} is none")
+            refused(name, f"is for {whose}, and {redacted(source.url)} is none")
     if source.separator is not None and not dialect.can_separate(source.separator):
         refused("separator", "must be one character, as , ; | or tab")
     if source.decimal not in (None, *written_numbers.DECIMALS):
@@ -188,7 +188,7 @@ def _check_password(source: Source, key: str) -> list[Problem]:
     if name is None:
         return []
     if source.kind != "postgresql":
-        return [Problem(key, name, f"{shown(source.url)} takes no password")]
+        return [Problem(key, name, f"{redacted(source.url)} takes no password")]
     if name in os.environ:
         return []
     allowed = "there is no environment variable of this name; it has to hold the password"

@@ -293,25 +293,25 @@ def parse_values(items: np.ndarray, texts: list[str], codes: np.ndarray) -> np.n
     channel = channels[items]
     value: np.ndarray = numbers[codes] * factors[items]
 
-    def of(*chosen: str) -> np.ndarray:
+    def rows_of(*chosen: str) -> np.ndarray:
         return np.flatnonzero(np.isin(channel, [names.index(name) for name in chosen]))
 
     pressures = words.str.extract(r"^(\d+)/(\d+)$").astype(np.float64).to_numpy()
     for place, name in enumerate(("systolic_blood_pressure", "diastolic_blood_pressure")):
-        rows = of(name)
+        rows = rows_of(name)
         pair = pressures[codes[rows], place]
         value[rows] = np.where(np.isnan(pair), value[rows], pair)
     leading = words.str.extract(r"^(\d+)", expand=False).astype(np.float64).to_numpy()
     for name, scores in _WORDS.items():
-        rows = of(name)
+        rows = rows_of(name)
         score = words.map(scores).to_numpy(np.float64)
         value[rows] = np.where(np.isnan(score), leading if name.startswith("gcs") else np.nan, score)[codes[rows]]
-    rows = of("height")
+    rows = rows_of("height")
     value[rows] = np.where(np.isin(items[rows], _INCHES), np.round(value[rows]), value[rows])
-    rows = of("fraction_inspired_oxygen")
+    rows = rows_of("fraction_inspired_oxygen")
     value[rows] = np.where(value[rows] > 1, value[rows] / 100, value[rows])
-    rows = of("oxygen_saturation")
+    rows = rows_of("oxygen_saturation")
     value[rows] = np.where(value[rows] <= 1, value[rows] * 100, value[rows])
-    rows = of("temperature")
+    rows = rows_of("temperature")
     value[rows] = np.where(value[rows] >= 79, (value[rows] - 32) * 5 / 9, value[rows])
     return value

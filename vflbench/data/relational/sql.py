@@ -23,7 +23,7 @@ from vflbench.data.divide import raw_tables, splits
 from vflbench.data.divide.raw_tables import RawTables
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.cells import TYPES, Column, concatenate, digest, hashes, stable_order
-from vflbench.data.readers.identifiers import near, shown
+from vflbench.data.readers.identifiers import near, quoted_pair
 from vflbench.data.readers.table_sources import ReadTable, Source
 from vflbench.data.relational.sql_columns import as_text, marked, misspelt, place_of, raw_table, summary
 from vflbench.data.relational.sql_config import TASKS, called, check, deciding, joins_of, keys_of, parts_of, roles_of
@@ -83,7 +83,7 @@ def load(config: Config, layout: str, parties: int, seed: int, root: Path | None
     sizes = {name: [part.rows for part in parts] for name, parts in found.items() if len(parts) > 1}
     whole, source = RawTables(tuple(raw), label, labels, classes, joins_of(config)), _source(config, found)
     judged = marked(config, whole, judged, known.get("entity"))
-    for line in inspection.told((one.report for own in judged for one in own), "warning"):
+    for line in inspection.remark_lines((one.report for own in judged for one in own), "warning"):
         log.warning("%s", line)
     source = dataclasses.replace(source, tables=summary(judged))
     return raw_tables.divide(config.name, whole, divided, source, metric, layout=layout, parts=parties, sizes=sizes)
@@ -242,7 +242,7 @@ def _warn_of_near(config: Config, mapping: Mapping[str, Sequence[tuple[Mapping[s
             sides.append(set(cells.values[~cells.null].tolist()) if cells.kind == "text" else set())
         for kind, pairs in near(*sides):
             names = " and ".join(f"{table}.{column}" for table, column in (equality.left, equality.right))
-            pair = " and ".join(shown(*min(pairs)))
+            pair = " and ".join(quoted_pair(*min(pairs)))
             log.warning("%d keys of %s differ only in %s, as %s; they are not joined", len(pairs), names, kind, pair)
 
 

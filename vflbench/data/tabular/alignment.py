@@ -112,7 +112,7 @@ def _by_position(tables: Sequence[ReadTable], looked_at: Sequence[Sequence[str]]
 def _refuse_apart(table: ReadTable, rows: Rows, other: ReadTable, others: Rows, column: str) -> None:
     """Refuse files that have no ID in common."""
     if rows.of.keys().isdisjoint(others.of):
-        ends = " and ".join(identifiers.shown(*(own.written(next(iter(own.of))) for own in (rows, others))))
+        ends = " and ".join(identifiers.quoted_pair(*(own.written(next(iter(own.of))) for own in (rows, others))))
         raise DataError(f"{table} and {other} have no ID in common in column {column}, whose first ones are {ends}")
 
 
@@ -128,7 +128,7 @@ def _refuse_unlike(table: ReadTable, rows: Rows, other: ReadTable, others: Rows)
 def near(table: ReadTable, rows: Rows, other: ReadTable, others: Rows) -> Iterator[str]:
     """Name IDs of two files that differ only in how they are written, a sentence for each kind of difference."""
     for kind, pairs in identifiers.near(rows.of, others.of):
-        pair = " and ".join(identifiers.shown(rows.written(pairs[0][0]), others.written(pairs[0][1])))
+        pair = " and ".join(identifiers.quoted_pair(rows.written(pairs[0][0]), others.written(pairs[0][1])))
         yield f"{len(pairs)} IDs of {table} and {other} differ only in {kind}, as {pair}; they are not matched"
 
 

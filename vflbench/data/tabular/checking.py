@@ -40,7 +40,7 @@ class File:
     def remarks(self) -> Iterator[tuple[str, str]]:
         """What there is to say, the gravest first: severity, sentence."""
         for severity in reversed(judging.SEVERITIES):
-            for line in inspection.told(self.columns, severity):
+            for line in inspection.remark_lines(self.columns, severity):
                 yield severity, line.removeprefix(f"{self.name}, ")
 
 
@@ -76,7 +76,7 @@ def check(config: Config, root: Path | None) -> Checked:
     read = [found for i, own in enumerate(rows) if (found := _file(config, i, root, own)) is not None]
     checked.files = [file for file, *_ in read]
     for file, about in zip(checked.files, task.source.tables if task else (), strict=False):
-        known = {said["column"]: ColumnReport.of(said) for said in about["columns"]}  # of the rows that are used
+        known = {said["column"]: ColumnReport.from_dict(said) for said in about["columns"]}  # of the rows that are used
         file.columns[:] = [known.get(report.column, report) for report in file.columns]
     if len(read) == len(config.files) > 1:
         checked.matching = _matching(config, *zip(*read, strict=True))
@@ -91,7 +91,7 @@ def _tried(config: Config, root: Path | None) -> tuple[list[str], AlignedTask | 
     if config.label is None:
         named = [p for p in tabular_files.check(config, layout, parties) if p.key != "dataset.label"]
         found = tabular_files.problems(config, root) if not named else inspection.Findings()
-        return [*map(str, named), *found.told()], None
+        return [*map(str, named), *found.messages()], None
     try:
         with alignment.quiet():
             task = tabular_files.load(config, layout, parties, 0, root)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vflbench.cards.data.readers.table_sources import shown
+from vflbench.cards.data.readers.table_sources import redacted
 from vflbench.cards.data.tabular.tabular_files import Entry
 from vflbench.data.readers import table_sources
 from vflbench.data.readers.table_sources import Source
@@ -39,7 +39,7 @@ def check(files: Sequence[str | Entry]) -> list[Problem]:
 def _check(entry: Entry, table: Source, key: str) -> list[Problem]:
     if table.kind not in table_sources.FILES:
         allowed = f"must be {table_sources.TABLES}{_elsewhere(entry.path)}"
-        return [Problem("dataset.files", shown(entry.path), allowed)]
+        return [Problem("dataset.files", redacted(entry.path), allowed)]
     return [*table_sources.check_package(table, "dataset.files"), *table_sources.check_form(table, key)]
 
 

@@ -24,7 +24,7 @@ class RowFacts:
     times: np.ndarray | None  #: (n,) later is larger
     entities: np.ndarray | None  #: (n,) int64, equal for rows of one entity
 
-    def of(self, rows: np.ndarray | slice) -> "RowFacts":
+    def of_rows(self, rows: np.ndarray | slice) -> "RowFacts":
         """Those of some rows."""
         return RowFacts(*(None if known is None else known[rows] for known in (self.times, self.entities)))
 
@@ -73,7 +73,7 @@ def divided(
     DataError : see `facts` and `splits.draw`.
     """
     every = facts(config, file, np.union1d(rows, more))
-    known, own = every.of(rows), every.of(more)
+    known, own = every.of_rows(rows), every.of_rows(more)
     whole = replace(whole, times=known.times, entities=known.entities)
     drawn = table.drawn(config, whole, seed)
     allowed = _may_train(len(more), own, known, drawn)
@@ -94,7 +94,7 @@ def _may_train(count: int, own: RowFacts, known: RowFacts, drawn: Mapping[str, n
     return allowed
 
 
-def told(
+def with_split_sizes(
     config: OwnKeys, about: tuple[dict[str, Any], ...], whole: Table, values: np.ndarray
 ) -> tuple[dict[str, Any], ...]:
     """What was made of the files, with the rows and classes of each part under the key `splits` of the first one.

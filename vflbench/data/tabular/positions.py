@@ -247,7 +247,7 @@ def _first(a: _Column, b: _Column) -> int | None:
 def _alike(a: _Column, b: _Column) -> str:
     """How values that are alike differ, with an example; empty: none are, but those of one file among themselves."""
     found = identifiers.near(a.known, b.known)
-    return f"{found[0][0]}, as {' and '.join(identifiers.shown(*found[0][1][0]))}" if found else ""
+    return f"{found[0][0]}, as {' and '.join(identifiers.quoted_pair(*found[0][1][0]))}" if found else ""
 
 
 def _repeated(files: tuple[int, int], one: dict[str, Column], other: dict[str, Column], name: str) -> Pair | None:

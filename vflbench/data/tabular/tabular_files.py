@@ -160,7 +160,7 @@ def _load(
     reports = [
         [*([label.judged.report] if i == 0 else []), *(one.report for one in own)] for i, own in enumerate(judged)
     ]
-    for line in inspection.told(itertools.chain(*reports), "warning"):
+    for line in inspection.remark_lines(itertools.chain(*reports), "warning"):
         log.warning("%s", line)
     if layout == "aligned" and not several:
         refuse(table.check_columns(config.columns, parties, len(_kept(judged[0]))))
@@ -174,7 +174,7 @@ def _load(
     task = table.divide(config, whole, origin, metric, layout=layout, parties=parties, seed=seed)
     labelled = int((~label.null[inspection.take(rows[0], tables[0].rows)]).sum())
     about = inspection.summary(tables, rows, reports, blanks, labelled, matched.named)
-    about = own_splits.told(config, about, whole, as_given[rows[0]])
+    about = own_splits.with_split_sizes(config, about, whole, as_given[rows[0]])
     task = dataclasses.replace(task, source=dataclasses.replace(task.source, tables=about))
     if not several:
         return task
@@ -291,20 +291,20 @@ def load_own(
 def problems(config: Config, root: Path | None) -> inspection.Findings:
     """Every problem of the files, as far as each can be read; the label may be missing."""
     found = inspection.Findings()
-    sources = [named[0] if (named := found.of(entries.find, [file], root)) else None for file in config.files]
+    sources = [named[0] if (named := found.attempt(entries.find, [file], root)) else None for file in config.files]
     names: list[list[str] | None] = []
     for source in sources:
-        names.append(None if source is None else found.of(table_sources.columns, source))
+        names.append(None if source is None else found.attempt(table_sources.columns, source))
     known = [source or entries.source(file) for source, file in zip(sources, config.files, strict=True)]
     # A file that cannot be read is not blamed for lacking a column.
     ids, wanted = ids_of(config), [*config.leave_out, *config.categories, *config.numbers]
     listed = [own or [*([config.label or ""] if i == 0 else []), *ids[i], *wanted, "?"] for i, own in enumerate(names)]
-    found.of(_features, config, known, listed)
+    found.attempt(_features, config, known, listed)
     held: list[ReadTable | None] = []
     for source, own, named_ids in zip(known, names, ids, strict=True):
         types = {column: "id" for column in named_ids if own and column in own}
-        read = own and found.of(table_sources.read_table, source, own, types)
-        held.append(read if read and found.of(_refuse_empty, read) is not None else None)
+        read = own and found.attempt(table_sources.read_table, source, own, types)
+        held.append(read if read and found.attempt(_refuse_empty, read) is not None else None)
     whole = [own is not None and _has_ids(own, named) for own, named in zip(held, ids, strict=True)]
     evidence = looked_at(config, [() if own is None else own.columns for own in held])
     tables = [own for own in held if own is not None]
@@ -315,7 +315,7 @@ def problems(config: Config, root: Path | None) -> inspection.Findings:
             for line in alignment.rows_of(one, ids[i], files).wrong if ids[i] and whole[i] else ():
                 found.note(line)
     if config.alignment == "given" and all(whole):
-        found.of(alignment.align, ids, config.alignment, tables, evidence)
+        found.attempt(alignment.align, ids, config.alignment, tables, evidence)
     return found
 
 
@@ -344,11 +344,11 @@ def _note_columns(
     none = {*ids, config.time, config.entity, *config.leave_out, *([config.label] if used is not None else [])}
     features = [name for name in table.columns if name not in none]
     if used is not None and config.label and config.label in table.columns:
-        label = found.of(labels.read, table, config.label, config.task, config)
+        label = found.attempt(labels.read, table, config.label, config.task, config)
         if label is not None:
-            found.of(labels.refuse_missing, label.null, config.label, table, used)
+            found.attempt(labels.refuse_missing, label.null, config.label, table, used)
     if used is not None and all(name in table.columns for name in (config.time, config.entity) if name):
-        found.of(own_splits.facts, config, table, np.arange(table.rows)[used])
+        found.attempt(own_splits.facts, config, table, np.arange(table.rows)[used])
     copied = dataclasses.replace(table, columns=dict(table.columns))
     judged = inspection.inspect(copied, features, slice(None), config)
     for line in inspection.errors(table, judged):

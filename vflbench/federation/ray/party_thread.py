@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vflbench.federation.ray.process import PartyProcess
 
 
-def elsewhere(*_: Any) -> Any:
+def remote_program(*_: Any) -> Any:
     """The program of a party that another process runs."""
 
 

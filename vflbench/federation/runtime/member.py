@@ -256,7 +256,7 @@ class Member:
             self.advance(latency, idle=True)
         else:
             result, seconds = clock.timed(function, args, cost)
-        if runtime.cores is not None and self.name in runtime.cores.of:
+        if runtime.cores is not None and self.name in runtime.cores.machine_of:
             return runtime.cores.compute(self, result, seconds)
         self.advance(seconds)
         return Done(result)

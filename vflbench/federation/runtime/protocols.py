@@ -107,7 +107,7 @@ class Queue(Protocol):
     """Hands out cores that parties share."""
 
     @property
-    def of(self) -> Mapping[str, Any]:
+    def machine_of(self) -> Mapping[str, Any]:
         """The parties that share some, each with its machine."""
 
     def compute(self, party: Member, result: Any, seconds: float) -> Generator[None, None, Any]:

@@ -51,7 +51,7 @@ class Cores:
     def __init__(self, clock: VirtualClock, machines: Mapping[str, tuple[str, int]], keep: bool) -> None:
         self.clock, self.keep = clock, keep
         self.machines = {name: Machine([0.0] * count) for name, count in machines.values()}
-        self.of = {party: self.machines[name] for party, (name, _) in machines.items()}
+        self.machine_of = {party: self.machines[name] for party, (name, _) in machines.items()}
 
     @types.coroutine
     def compute(self, party: Member, result: Any, seconds: float) -> Generator[None, None, Any]:
@@ -60,7 +60,7 @@ class Cores:
             self.clock.push(party.now, CORE_EVENT, party.index, 0, party.index, (party, party.token))
             party.waiting_for = "a core"
             yield  # now all that could ask for a core before has done so
-            machine = self.of[party.name]
+            machine = self.machine_of[party.name]
             start = machine.take((party.now, party.index, seconds, party.round))
             if not self.keep:
                 machine.asked.clear()

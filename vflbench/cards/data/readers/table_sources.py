@@ -8,7 +8,7 @@ _HOST = r"(?:[^:@/?#,\s\[\]]*|\[[0-9a-fA-F:.]+\])(?::\d+)?"
 POSTGRES = re.compile(rf"postgres(?:ql)?://(?:[^:@/?#\s]+@)?{_HOST}(?:,{_HOST})*/[^:@/?#\s]+(?:\?[^@#\s]*)?")
 
 
-def shown(url: str) -> str:
+def redacted(url: str) -> str:
     """`url` as a message may show it: of a server only user, host and database, and only if they are surely these."""
     scheme, found, _ = url.partition("://")
     if not found or scheme in ("sqlite", "duckdb"):

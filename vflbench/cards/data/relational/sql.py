@@ -73,7 +73,7 @@ class Config(divide.SplitKeys):
                 problems.append(Problem(f"{key}.password", "***", f"{advice} {key}.password_env"))
             for url in _listed(table.url):
                 if isinstance(url, str) and table_sources.holds_password(url):
-                    problems.append(Problem(f"{key}.url", table_sources.shown(url), f"{advice} {key}.password_env"))
+                    problems.append(Problem(f"{key}.url", table_sources.redacted(url), f"{advice} {key}.password_env"))
         refuse(problems)
 
 
