@@ -11,6 +11,8 @@ from hydra.types import RunMode
 from vflbench import cli, config
 from vflbench.config import layers
 
+LINKS = ("client_server", "client_client")
+
 
 @pytest.fixture
 def explain(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
@@ -122,6 +124,40 @@ def test_a_job_has_the_values_of_its_preset_however_these_are_written(tmp_path: 
     assert {key: found[key].name for key in ("seed", "rounds", "epochs")} == {
         "seed": "preset", "rounds": "preset", "epochs": "typed"
     }  # fmt: skip
+
+
+def test_a_job_of_a_preset_that_sweeps_all_links_has_its_values_from_the_preset(
+    explain: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment/links.yaml").write_text(
+        "# @package _global_\ndefaults: [{override /algorithm: vfl}, {override /dataset: bank}]\nhydra:\n"
+        "  mode: MULTIRUN\n  sweeper: {params: {network.latency_ms: '50,100', network.bandwidth_mbps: 200}}\n"
+    )
+    keys = [f"network.{links}.{leaf}" for leaf in ("latency_ms", "bandwidth_gbps") for links in LINKS]
+    with config.session(["experiment=links"], tmp_path) as hydra:
+        for job in config.plan(hydra, ["experiment=links"]).jobs or []:
+            found = layers.origins(config.compose(hydra, job).hydra)
+            assert [found[key].name for key in keys] == ["preset"] * 4, job
+    text = explain("network.latency_ms", "--config-dir", str(tmp_path), "experiment=links")
+    assert [line for line in text.splitlines() if " = " in line] == [
+        "network.client_server.latency_ms = 50,100, preset, a sweep",
+        "network.client_client.latency_ms = 50,100, preset, differs between jobs",
+    ]
+
+
+def test_a_value_that_differs_between_the_jobs_of_a_sweep_is_explained_with_all_of_them(
+    explain: Callable[..., str],
+) -> None:
+    first = [
+        explain("rounds", f"experiment=comparison/{name}").splitlines()[1] for name in ("delays", "exchanges_server")
+    ]
+    assert first == [
+        "rounds = 20,null, preset, differs between jobs",
+        "rounds = 8,80,275, preset, differs between jobs",
+    ]
+    group = explain("algorithm", "experiment=comparison/exchanges_server").splitlines()
+    assert ["algorithm.lr", "0.3,0.2", "preset"] in [line.split()[:3] for line in group]
 
 
 def test_a_typed_mapping_is_its_keys() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
+from itertools import islice
 from typing import Any, cast
 
 from omegaconf import DictConfig
@@ -16,6 +17,8 @@ from vflbench.config.hydra import Session
 from vflbench.config.overrides import LINK_KEYS
 from vflbench.results.texts import align
 from vflbench.types import ADAPTABLE, ConfigError, Problem, VflbenchError, closest, refuse
+
+COMPOSED = 100  # jobs of a sweep whose values are compared: a job takes some 20 ms
 
 
 def command(args: list[str]) -> int:
@@ -31,10 +34,11 @@ def command(args: list[str]) -> int:
     parser.add_argument("--config-dir", metavar="DIR", help="a folder with options of your own")
     flags = parser.parse_intermixed_args(args)
     with config.session(flags.words, flags.config_dir) as hydra:
-        words, swept, used = config.for_all_links(hydra, flags.words), list[str](), dict[str, Any]()
+        words, used = config.for_all_links(hydra, flags.words), dict[str, Any]()
+        several = dict[str, tuple[str, str]]()
         try:
             plan = config.plan(hydra, words, flags.multirun)
-            cfg, swept = plan.cfg, sorted(plan.swept)
+            cfg, several = plan.cfg, _several(hydra, plan)
             if plan.jobs:
                 cfg = _first_job(hydra, words, plan)
             if plan.config is not None:
@@ -49,7 +53,7 @@ def command(args: list[str]) -> int:
             if any(not typed.lists(values, problem.key) for problem in error.problems):
                 raise
             complain(f"a run would be refused: {one_line(error)}")
-        say(_explained(flags.key, config.plain(cfg), layers.layers(cfg.hydra), used, swept))
+        say(_explained(flags.key, config.plain(cfg), layers.layers(cfg.hydra), used, several))
     return 0
 
 
@@ -64,35 +68,56 @@ def _first_job(hydra: Session, words: list[str], plan: config.Plan) -> DictConfi
     return config.compose(hydra, [*others, *first.values()], sweep=True)
 
 
+def _several(hydra: Session, plan: config.Plan) -> dict[str, tuple[str, str]]:
+    """Key -> its values in a sweep's jobs, and why it has more than one; no values where the sweep itself has them."""
+    different = dict.fromkeys(tuple(word for word in job if not word.startswith("seed=")) for job in plan.jobs or [])
+    found = dict[str, list[str]]()
+    for job in islice(different, COMPOSED):
+        for key, value in _keys(config.plain(config.compose(hydra, job))).items():
+            if (text := _shown(value)) not in found.setdefault(key, []):
+                found[key].append(text)
+    several = {key: (",".join(texts), "differs between jobs") for key, texts in found.items() if len(texts) > 1}
+    return several | dict.fromkeys(plan.swept, ("", "a sweep"))
+
+
 def _explained(
-    key: str, values: Mapping[str, Any], found: list[layers.Layer], used: Mapping[str, Any], swept: list[str]
+    key: str,
+    values: Mapping[str, Any],
+    found: list[layers.Layer],
+    used: Mapping[str, Any],
+    several: Mapping[str, tuple[str, str]],
 ) -> str:
     """The text about a key, or about each key of a group. Raises ConfigError where there is no such key."""
     if key in LINK_KEYS:
         both = (f"network.{links}.{LINK_KEYS[key][1]}" for links in ("client_server", "client_client"))
-        return "\n\n".join(_explained(one, values, found, used, swept) for one in both)
+        return "\n\n".join(_explained(one, values, found, used, several) for one in both)
     keys, chosen = _keys(values), [layer for layer in found if key in layer.values]
     inside = [one for one in keys if one.startswith(f"{key}.")]
     if key not in keys and not inside and not chosen:
         known = [*keys, *values]
         refuse([Problem("explain", key, "this configuration has no such key", closest(key, known))])
     if key in keys:
-        return "\n".join(_of_key(key, values, found, used, swept))
+        return "\n".join(_of_key(key, values, found, used, several))
     head = [f"{key}={_shown(chosen[-1].values[key])}, {chosen[-1].name}, from {chosen[-1].place}", ""] if chosen else []
     rows = [["key", "value", "layer", "from"]]
     for one in inside:
-        name, _, place, _ = _rows(one, found, used)[-1]
-        rows.append([one, _shown(keys[one] if one not in used else used[one]["used"]), name, place])
+        name, swept, place, _ = _rows(one, found, used)[-1]
+        text = several[one][0] or swept if one in several else _shown(used[one]["used"] if one in used else keys[one])
+        rows.append([one, text, name, place])
     return "\n".join([*head, align(rows)] if inside else head[:1])
 
 
 def _of_key(
-    key: str, values: Mapping[str, Any], found: list[layers.Layer], used: Mapping[str, Any], swept: list[str]
+    key: str,
+    values: Mapping[str, Any],
+    found: list[layers.Layer],
+    used: Mapping[str, Any],
+    several: Mapping[str, tuple[str, str]],
 ) -> Iterator[str]:
     """The lines about one key."""
-    rows, value = _rows(key, found, used), _keys(values)[key]
-    value = rows[-1][1] if key in swept else used[key]["used"] if key in used else value
-    yield f"{key} = {_shown(value)}, {rows[-1][0]}" + (", a sweep" if key in swept else "")
+    rows, (texts, why) = _rows(key, found, used), several.get(key, ("", ""))
+    value = texts or rows[-1][1] if why else _shown(used[key]["used"] if key in used else _keys(values)[key])
+    yield ", ".join(filter(None, (f"{key} = {value}", rows[-1][0], why)))
     if about := _meaning(key, found):
         yield about
     if allowed := _allowed(key, values):

@@ -87,18 +87,18 @@ def _unquoted(value: Any) -> Any:
 
 def texts(key: str, text: str) -> list[str]:
     """The values that `key=text` gives a sweep's jobs, as these have them; none where it is no sweep."""
-    parsed = _parsed(f"{key}={text}") if re.search("[,(]", text) else None
-    return [*parsed.sweep_string_iterator()] if parsed is not None and parsed.is_discrete_sweep() else []
+    found = parsed(f"{key}={text}") if re.search("[,(]", text) else None
+    return [*found.sweep_string_iterator()] if found is not None and found.is_discrete_sweep() else []
 
 
 def mapping(key: str, text: str) -> dict[Any, Any] | None:
     """The value of `key=text` where it is a mapping."""
-    parsed = _parsed(f"{key}={text}") if text.startswith("{") else None
-    value = values_of(parsed)[0] if parsed is not None and not parsed.is_sweep_override() else None
+    found = parsed(f"{key}={text}") if text.startswith("{") else None
+    value = values_of(found)[0] if found is not None and not found.is_sweep_override() else None
     return value if isinstance(value, dict) else None
 
 
-def _parsed(text: str) -> Override | None:
+def parsed(text: str) -> Override | None:
     """An override; None where it is none, as a sweeper's own way to describe values."""
     with contextlib.suppress(HydraException):
         return Override(OverridesParser.create().parse_override(text))

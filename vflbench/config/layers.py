@@ -15,6 +15,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from vflbench.config import grammar, tuned
+from vflbench.config.overrides import LINK_KEYS, link_words
 from vflbench.config.source import SCHEME, Source
 from vflbench.defaults import config_dir
 from vflbench.types import ADAPTABLE
@@ -95,7 +96,7 @@ class _Files:
         chosen = dict(_chosen(entries, root))
         values.pop("hydra", None)
         own = tuned.flat({package: values} if package else values)
-        swept = OmegaConf.select(config, "hydra.sweeper.params") or {}
+        swept = _of_jobs(OmegaConf.select(config, "hydra.sweeper.params") or {})
         for one in entries if "_self_" in entries else [*entries, "_self_"]:
             if one == "_self_":
                 yield Layer(name, {**(chosen if root else {}), **own, **swept}, file, note)
@@ -134,6 +135,16 @@ class _Files:
                     named = "/".join(filter(None, (whole, str(one))))
                     named = re.sub(r"\$\{([^}]*)\}", lambda found: str(self.choices.get(found[1])), named)
                     yield named, place, package is not None
+
+
+def _of_jobs(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What a preset sweeps, by the keys that its jobs have: `network.latency_ms` is one of each kind of links."""
+    found = dict[str, Any]()
+    for key, value in params.items():
+        override = grammar.parsed(f"{key}={value}") if key in LINK_KEYS else None
+        words = [] if override is None else link_words(override)
+        found |= dict(word.split("=", 1) for word in words) or {key: value}
+    return found
 
 
 def _joined(*packages: str) -> str:

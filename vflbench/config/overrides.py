@@ -130,19 +130,20 @@ def for_all_links(hydra: Session, overrides: Sequence[str]) -> list[str]:
     known = {line(o): o for o in typed if o.key_or_group in LINK_KEYS and line(o) not in wrong}
     found: list[str] = []
     for text in overrides:
-        if (override := known.get(text)) is None:
-            found.append(text)
-            continue
-        _, leaf, divisor = LINK_KEYS[override.key_or_group]
-        given = text.partition("=")[2]
-        if divisor > 1:
-            kind = LINK_KEYS[override.key_or_group][0]
-            numbers = [convert_typed(kind, v, "", []) for v in values_of(override)]
-            values = [None if v is None else float(Decimal(str(v)) / divisor) for v in numbers]
-            given = ",".join(map(str, map(as_typed, values)))
-        same = f"${{network.client_server.{leaf}}}" if override.is_sweep_override() else given
-        found += [f"network.client_server.{leaf}={given}", f"network.client_client.{leaf}={same}"]
+        found += link_words(known[text]) if text in known else [text]
     return found
+
+
+def link_words(override: Override) -> list[str]:
+    """An override of LINK_KEYS, which has no fault, as one of each kind of links."""
+    kind, leaf, divisor = LINK_KEYS[override.key_or_group]
+    given = line(override).partition("=")[2]
+    if divisor > 1:
+        numbers = [convert_typed(kind, v, "", []) for v in values_of(override)]
+        values = [None if v is None else float(Decimal(str(v)) / divisor) for v in numbers]
+        given = ",".join(map(str, map(as_typed, values)))
+    same = f"${{network.client_server.{leaf}}}" if override.is_sweep_override() else given
+    return [f"network.client_server.{leaf}={given}", f"network.client_client.{leaf}={same}"]
 
 
 def link_problems(typed: Iterable[Override]) -> Iterator[tuple[Override, Problem]]:
