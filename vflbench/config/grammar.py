@@ -86,9 +86,11 @@ def _unquoted(value: Any) -> Any:
 
 
 def texts(key: str, text: str) -> list[str]:
-    """The values that `key=text` gives a sweep's jobs, as these have them; none where it is no sweep."""
-    found = parsed(f"{key}={text}") if re.search("[,(]", text) else None
-    return [*found.sweep_string_iterator()] if found is not None and found.is_discrete_sweep() else []
+    """The values that `key=text` gives a sweep's jobs, as these have them; else `text` itself."""
+    found = parsed(f"{key}={text}") if re.search("[,($]", text) else None
+    if found is None or (found.is_sweep_override() and not found.is_discrete_sweep()):
+        return [text]
+    return [*_texts(found)]
 
 
 def mapping(key: str, text: str) -> dict[Any, Any] | None:
@@ -109,10 +111,15 @@ def expand(overrides: Iterable[Override]) -> list[list[str]]:
     """A sweep's jobs in the order of Hydra's own sweeper, so that they are checked and counted before any starts."""
     words: dict[str, list[str]] = {}
     for override in overrides:
-        key, swept = override.get_key_element(), override.is_discrete_sweep()
-        values = override.sweep_string_iterator() if swept else [override.parsed.get_value_element_as_str()]
-        words[key] = [f"{key}={value}" for value in values]
+        key = override.get_key_element()
+        words[key] = [f"{key}={value}" for value in _texts(override)]
     return [list(job) for job in itertools.product(*words.values())]
+
+
+def _texts(override: Override) -> Iterable[str]:
+    """Its values as the jobs of a sweep have them."""
+    swept = override.is_discrete_sweep()
+    return override.sweep_string_iterator() if swept else [override.parsed.get_value_element_as_str()]
 
 
 def quoted(key: str, text: str | Sequence[str]) -> str:

@@ -61,7 +61,7 @@ def layers(hydra: DictConfig) -> list[Layer]:
     own = dict[str, Any]()
     for key, text in (word.lstrip("+").split("=", 1) for word in typed if "=" in word):
         presets = [str(one.values[key]) for one in found if one.name == "preset" and key in one.values]
-        if not any(text == preset or text in grammar.texts(key, preset) for preset in presets):  # a job has them too
+        if not any(text in (preset, *grammar.texts(key, preset)) for preset in presets):  # a job has them too
             own |= tuned.flat({key: grammar.mapping(key, text) or text})
     return [*found, Layer("typed", own)]
 
