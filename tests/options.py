@@ -15,7 +15,7 @@ from vflbench.cards.privacy.keys import Budget
 from vflbench.config import convert
 from vflbench.defaults import filled
 from vflbench.privacy import mechanisms
-from vflbench.types import Problem, hook, module_of
+from vflbench.types import Problem, rules_of
 
 # Ten times as fast, where PyYAML has it: hundreds of files are read when tests are collected.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -58,7 +58,7 @@ def make_mechanism(
 def check_keys(config: Any) -> list[Problem]:
     """What is wrong with an option's keys: each by itself, else together."""
     found = convert(type(config), asdict(config))[1]
-    rules = hook(module_of(config), "check")
+    rules = rules_of(config)
     return found or (rules(config) if rules else [])
 
 

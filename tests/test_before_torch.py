@@ -1,4 +1,4 @@
-"""What is mistyped is told before torch is imported: by names, and by the keys of cards."""
+"""What is wrong with a configuration is told before torch is imported, and what runs on data is listed without it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ MISTYPED = {
     "algorithm=leasgd dataset=digits model=cnn3 privacy=dp_sgd model.kernl=3": ["Did you mean 'model.kernel'?"],
     "algorithm=rfl_sgd_v dataset=mimic3 dataset.varant=full": ["Did you mean 'dataset.variant'?"],
     "-m algorithm=glasu,standalone_gnn sed=0,1": ["Did you mean 'seed'?"],
+    "algorithm=mtcd dataset=ridge algorithm.tokens=2 algorithm.walk=sweep": ["all tokens would make the same steps"],
+    "algorithm=leasgd dataset=digits privacy=dp_sgd privacy.delta=1e-5 privacy.epsilon=0.1": ["must be above 0.1029"],
+    "algorithm=glasu dataset=digits_graph algorithm.aggregate=cat model.hidden=64": ["nearest: 63 or 66"],
     "hydra.run.dri=x": ["Did you mean 'hydra.run.dir'?"],
     "lst": ["Did you mean 'list'?"],
 }
@@ -46,6 +49,18 @@ def test_a_typo_is_told_without_torch(tmp_path: Path) -> None:
     answers = python(code, *MISTYPED, cwd=tmp_path).split("\f")
     for (typed, words), answer in zip(MISTYPED.items(), answers, strict=False):
         assert all(word in answer for word in words) and answer.split()[-1] == "False", f"{typed}: {answer}"
+
+
+def test_what_runs_on_data_is_listed_without_torch(tmp_path: Path) -> None:
+    code = """if True:
+        import sys
+        from vflbench import cli
+        for dataset in ("bank", "ridge", "digits_graph"):
+            assert cli.command(["list", f"dataset={dataset}"]) == 0
+        assert cli.command(["explain", "algorithm.hops", "algorithm=mtcd", "dataset=ridge"]) == 0
+        print("torch" in sys.modules)
+    """
+    assert python(code, cwd=tmp_path).split()[-1] == "False"
 
 
 def test_no_card_imports_what_is_heavy(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from vflbench.types import (
     Unit,
     VflbenchError,
     messages,
+    rules,
     searchable,
     searched,
 )
@@ -52,6 +53,7 @@ def check_algorithm(card: ModuleType, programs: ModuleType | None = None) -> Non
     """
     module = _together(card, programs)
     problems = [*_members(module, Algorithm, AlgorithmHooks), *_literals(module, "ALGORITHM", AlgorithmInfo)]
+    problems += _misplaced(card, programs)
     if not problems:
         problems += _facts(module)
         problems += _config(module, {"name": str, "default_rounds": int}, (module.ALGORITHM.name,))
@@ -77,6 +79,7 @@ def check_option(group: str, card: ModuleType, programs: ModuleType | None = Non
     """As `check_algorithm`, for the contract of an open group."""
     kind, module = OPTIONS[group], _together(card, programs)
     problems = [*_members(module, kind.protocol, kind.hooks), *_literals(module, "OPTIONS", OptionInfo)]
+    problems += _misplaced(card, programs)
     if not problems:
         for info in module.OPTIONS:
             problems += _among(f"OPTIONS {info.name} units", info.units, typing.get_args(Unit))
@@ -96,7 +99,15 @@ def _together(card: ModuleType, programs: ModuleType | None) -> ModuleType:
         return card
     both = ModuleType(programs.__name__)
     vars(both).update({**vars(card), **vars(programs)})
+    if "check" in vars(card):
+        vars(both)["check"] = rules(card)
     return both
+
+
+def _misplaced(card: ModuleType, programs: ModuleType | None) -> Iterator[str]:
+    """A hook `check` beside programs, where a card is a file of its own."""
+    if programs is not None and programs is not card and "check" in vars(programs):
+        yield f"check is never called: it must be in the card, {card.__name__}"
 
 
 def _raise(module: ModuleType, problems: list[str]) -> None:

@@ -1,7 +1,8 @@
 """What a module must have to be an algorithm, a data set or an option of another group; checked when it is loaded.
 
 This holds for our modules, each with its card, and for a user's. Each protocol says what a module must define, its
-`...Hooks` what it may define beside that. contract_checks.py compares.
+`...Hooks` what it may define beside that. Of ours, `check` is in the card, but a data set's. contract_checks.py
+compares.
 """
 
 from __future__ import annotations

@@ -340,9 +340,19 @@ def module_of(config: Any) -> ModuleType:
     return importlib.import_module(module_name(type(config).__module__))
 
 
-def rules_of(config: Any) -> Callable[..., Any] | None:
-    """The hook `check` of the option that `config` belongs to: in its card, or beside its programs."""
-    return hook(sys.modules[type(config).__module__], "check") or hook(module_of(config), "check")
+def rules_of(config: Any, name: str = "check") -> Callable[..., Any] | None:
+    """The hook `check`, or another `name`, in the card of the option that `config` belongs to; None if it has none."""
+    return rules(sys.modules[type(config).__module__], name)
+
+
+def rules(card: ModuleType, name: str = "check") -> Callable[..., Any] | None:
+    """The hook `name` of a card. A card says where it is (`module:function`) if it needs what no card may import."""
+    found: Callable[..., Any] | str | None = vars(card).get(name)
+    if not isinstance(found, str):
+        return found
+    module, _, function = found.partition(":")
+    named: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return named
 
 
 def hook(module: Any, name: str) -> Callable[..., Any] | None:

@@ -20,7 +20,7 @@ import torch
 
 from tests.algorithms.small_columns import Result, classes, config, ridge, run, sparse
 from tests.options import card_of, privacy_config, topology_config
-from vflbench.algorithms.tokens import block_descent, centralized_gd, dcpa, mtcd, stcd, step_sizes, svfl
+from vflbench.algorithms.tokens import block_descent, centralized_gd, dcpa, graph_checks, mtcd, stcd, step_sizes, svfl
 from vflbench.algorithms.tokens.walks import Walk, Walks, check, grounds
 from vflbench.cards.algorithms.tokens import token_methods
 from vflbench.cards.models import resnet_bn as resnet_bn_card
@@ -155,13 +155,13 @@ def test_step_sizes_that_fall_by_hand() -> None:
     half = 0.99 * math.sqrt(0.5) / 2
     assert steps == pytest.approx([1, 0.505 + half, 0.505, 0.505 - half])  # from 1 to 0.01, at round 5
     both = config(mtcd, task, anneal=True, halve_every=2.0)
-    assert [str(problem) for problem in mtcd.check(both)] == [
+    assert [str(problem) for problem in graph_checks.mtcd(both)] == [
         "algorithm.halve_every=2.0: algorithm.anneal=true says how it falls: null."
     ]
     with_privacy = replace(
         config(svfl, task), model=resnet_bn_card.Config(), privacy=privacy_config("gaussian_embedding")
     )
-    assert "mixes rows" in str(svfl.check(with_privacy)[0])
+    assert "mixes rows" in str(graph_checks.svfl(with_privacy)[0])
 
 
 def test_statistics_of_batches_are_of_rounds_alone() -> None:
@@ -727,25 +727,25 @@ def test_what_is_wrong_is_told_together_and_by_name(tmp_path: Path) -> None:
         weights="cluster",
         start=["client_0", "client_5", "client_4"],
     )
-    told = [str(problem) for problem in mtcd.check(cfg)]
+    told = [str(problem) for problem in graph_checks.mtcd(cfg)]
     assert told == [  # components are 0-1-2-3 and 4-5: not three; the runs are 0-1, 2-3, 4-5
         "algorithm.start=client_5: lies outside of its token's cluster 1 (client_2 to client_3)."
     ]
     two = replace(cfg, algorithm=replace(cfg.algorithm, tokens=2, start=["client_5", "nobody"]))
-    assert [problem.key for problem in mtcd.check(two)] == ["algorithm.start", "algorithm.start"]
+    assert [problem.key for problem in graph_checks.mtcd(two)] == ["algorithm.start", "algorithm.start"]
     wrong = config(mtcd, task, graph="path", tokens=2, walk="sweep", start=["client_9"])
     keys = ["algorithm.start", "algorithm.start", "algorithm.walk", "algorithm.start"]
-    assert [problem.key for problem in mtcd.check(wrong)] == keys
+    assert [problem.key for problem in graph_checks.mtcd(wrong)] == keys
     with pytest.raises(ConfigError, match=r"algorithm.start=client_9.*\n.*algorithm.start=client_9"):
         mtcd.parties(task, wrong)
 
     edges.write_text("client_0 client_1\nclient_1 client_17\n")
     lost = config(mtcd, task, graph=topology_config("edge_list", edges=str(edges)), walk="sweep", tokens=2)
-    told = [str(problem) for problem in mtcd.check(lost)]
+    told = [str(problem) for problem in graph_checks.mtcd(lost)]
     assert len(told) == 2 and "client_17: no such party" in told[0] and "algorithm.walk=sweep" in told[1]
     edges.write_text("client_0 client_1\nserver client_0\n")
-    assert "none to client_1, client_2" in str(mtcd.check(lost)[-1]) and "none to client_1" in str(
-        svfl.check(config(svfl, task, graph=lost.topology))[-1]
+    assert "none to client_1, client_2" in str(graph_checks.mtcd(lost)[-1]) and "none to client_1" in str(
+        graph_checks.svfl(config(svfl, task, graph=lost.topology))[-1]
     )
     for module, bad in (
         (mtcd, {"tokens": 0, "hops": -1, "halve_every": 0.0}),

@@ -47,6 +47,7 @@ def test_a_card_mirrors_a_module_and_has_no_program(card: Path) -> None:
     assert not [node for node in ast.walk(ast.parse(card.read_text())) if isinstance(node, ast.AsyncFunctionDef)]
     if of_an_option:  # each fact is said once
         assert not defined(module) & {*FACTS.values(), "OPTIONS", "EXPOSES", "Config"}
+        assert FACTS["dataset"] in of_an_option or "check" not in defined(module)  # it would never be called
 
 
 @for_each(("group", "name"), PLACES)

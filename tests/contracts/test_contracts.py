@@ -106,6 +106,22 @@ def test_an_algorithm_that_keeps_the_contract_is_taken(tmp_path: Path, before: s
     contract_checks.check_algorithm(module(tmp_path, text))
 
 
+def test_a_card_of_its_own_has_the_check(tmp_path: Path) -> None:
+    card = module(tmp_path, GOOD.replace("def parties(task, config): return {}", ""))
+    programs = ModuleType("programs")
+    vars(programs).update(__file__="programs.py", parties=lambda task, config: {})
+    contract_checks.check_algorithm(card, programs)
+    programs.check = card.check  # type: ignore[attr-defined]
+    with pytest.raises(VflbenchError, match=r"programs\.py: check is never called: it must be in the card, mine"):
+        contract_checks.check_algorithm(card, programs)
+    del programs.check  # type: ignore[attr-defined]
+    card.check = "math:sqrt"  # type: ignore[attr-defined]
+    contract_checks.check_algorithm(card, programs)
+    card.check = "math:pow"  # type: ignore[attr-defined]
+    with pytest.raises(VflbenchError, match=r"check takes \(x, y\), and is called as check\(config\)"):
+        contract_checks.check_algorithm(card, programs)
+
+
 def test_a_data_set_that_keeps_the_contract_is_taken(tmp_path: Path) -> None:
     contract_checks.check_dataset(module(tmp_path, DATA))
     contract_checks.check_dataset(

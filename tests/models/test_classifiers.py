@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vflbench.cards.models.classifiers import Config
+from vflbench.cards.models.classifiers import Config, check
 from vflbench.data.tasks import ShardedPublic
 from vflbench.models import classifiers
 from vflbench.types import ConfigError
@@ -118,7 +118,7 @@ def test_initial_values_come_from_the_generator_alone() -> None:
 
 
 def test_what_cannot_be_is_told() -> None:
-    assert [p.key for p in classifiers.check(Config(widths=[], channels=[0], kernel=2))] == [
+    assert [p.key for p in check(Config(widths=[], channels=[0], kernel=2))] == [
         "model.widths",
         "model.channels",
         "model.kernel",

@@ -11,11 +11,11 @@ import torch
 from vflbench.algorithms.graph.graph_learner import GraphLearner, make_optimizer, update
 from vflbench.cards.algorithms.graph.graph_methods import Keys
 from vflbench.cards.models import gnn as gnn_card
-from vflbench.cards.models.gnn import Config
+from vflbench.cards.models.gnn import Config, check_width
 from vflbench.config import convert
 from vflbench.data.graph.sampling import Graph, full_block
 from vflbench.models import gnn
-from vflbench.models.gnn import Features, adjacency, build, check_width, dropout
+from vflbench.models.gnn import Features, adjacency, build, dropout
 
 NODES, WIDTH, CLASSES = 30, 12, 4
 

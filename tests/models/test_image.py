@@ -9,7 +9,7 @@ from vflbench.cards.models import mvcnn as mvcnn_card
 from vflbench.cards.models import resnet as resnet_card
 from vflbench.cards.models import resnet_bn as resnet_bn_card
 from vflbench.config import convert
-from vflbench.models import image, mvcnn, resnet
+from vflbench.models import image, resnet
 from vflbench.models.vertical import Aggregation, fusion
 
 
@@ -147,13 +147,13 @@ def test_clients_in_one_call_equal_the_loop(config):
 
 
 def test_wrong_values_are_problems():
-    assert not image.check(mvcnn_card.Config()) and not resnet.check(resnet_card.Config())
+    assert not mvcnn_card.check(mvcnn_card.Config()) and not resnet_card.check(resnet_card.Config())
     assert [problem.key for problem in convert(mvcnn_card.Config, {"embedding": 0})[1]] == ["embedding"]
-    (wrong,) = mvcnn.check(mvcnn_card.Config(channels=[16, 12]))
+    (wrong,) = mvcnn_card.check(mvcnn_card.Config(channels=[16, 12]))
     assert wrong.key == "model.channels" and "multiples of 8" in str(wrong)
-    assert [problem.key for problem in mvcnn.check(mvcnn_card.Config(channels=[]))] == ["model.channels"]
-    assert [problem.key for problem in resnet.check(resnet_card.Config(width=0))] == ["model.width"]
-    assert not mvcnn.check(mvcnn_card.Config(channels=[3, 5], norm="none"))
+    assert [problem.key for problem in mvcnn_card.check(mvcnn_card.Config(channels=[]))] == ["model.channels"]
+    assert [problem.key for problem in resnet_card.check(resnet_card.Config(width=0))] == ["model.width"]
+    assert not mvcnn_card.check(mvcnn_card.Config(channels=[3, 5], norm="none"))
 
 
 def test_an_unknown_layer_is_not_left_unfilled():

@@ -25,7 +25,7 @@ from vflbench.cards.models.pyg import Config
 from vflbench.data.graph.sampling import Graph, full_block, sample_blocks
 from vflbench.data.tasks import GraphTask
 from vflbench.models import gnn, pyg
-from vflbench.models.pyg import build, check, check_width
+from vflbench.models.pyg import build, check_convolution, check_width
 from vflbench.types import ConfigError
 
 NODES, WIDTH, CLASSES, HIDDEN = 30, 12, 4, 16
@@ -309,7 +309,7 @@ def test_it_runs_in_every_method_and_equal_seeds_give_equal_runs(module: ModuleT
 
 
 def told(conv: str, hidden: int = HIDDEN, **options: Any) -> list[str]:
-    return [str(problem) for problem in check(settings(conv, hidden, **options))]
+    return [str(problem) for problem in check_convolution(settings(conv, hidden, **options))]
 
 
 def test_what_cannot_be_a_layer_is_told() -> None:
@@ -374,7 +374,7 @@ def test_other_names_of_the_package_are_no_convolutions(name: str) -> None:
 
 def test_heads_and_parties_divide_the_width() -> None:
     given = settings("GATConv", 10, heads=4)
-    assert check(given) == []
+    assert check_convolution(given) == []
     (problem,) = check_width(given)
     assert str(problem) == "model.hidden=10: must divide by 4 heads; nearest: 8 or 12."
     assert check_width(settings("GATConv", 10, heads=4, concat=False)) == []
@@ -385,7 +385,7 @@ def test_heads_and_parties_divide_the_width() -> None:
 def test_without_torch_geometric_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pyg._names.cache_clear()
     monkeypatch.setitem(sys.modules, "torch_geometric.nn.conv", None)
-    (problem,) = check(settings())
+    (problem,) = check_convolution(settings())
     assert str(problem) == "model=pyg: needs torch_geometric: pip install torch-geometric."
     assert check_width(settings(hidden=7)) == []
     pyg._names.cache_clear()

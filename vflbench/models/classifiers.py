@@ -24,19 +24,6 @@ if TYPE_CHECKING:
     from vflbench.data.tasks import ShardedPublic
 
 
-def check(config: Config) -> list[Problem]:
-    """What is wrong with the model's configuration."""
-    lists = {"model.widths": config.widths, "model.channels": config.channels}
-    problems = [
-        Problem(key, given, "must be a list of numbers from 1")
-        for key, given in lists.items()
-        if not given or min(given) < 1
-    ]
-    if config.kernel < 1 or config.kernel % 2 == 0:
-        problems.append(Problem("model.kernel", config.kernel, "must be an odd number from 1"))
-    return problems
-
-
 def check_fits(config: Config, public: ShardedPublic) -> None:
     """Check that the model can take rows of the data's shape.
 

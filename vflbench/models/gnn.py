@@ -30,28 +30,11 @@ from torch import Tensor, nn
 
 from vflbench.cards.models.gnn import Config
 from vflbench.models import DTYPES
-from vflbench.types import Problem
 
 if TYPE_CHECKING:
     from vflbench.data.graph.sampling import Block
 
 SPARSE_BELOW = 0.25  # share of nonzero features under which rows are kept as bags of (column, value)
-
-
-def check_width(config: Config, parties: int = 1, aggregate: str = "avg") -> list[Problem]:
-    """Return a problem where the width does not divide by the heads, nor, with aggregate=cat, by the parties."""
-    heads = config.heads if config.name == "gat" else 1
-    return width_problems(config.hidden, heads, parties if aggregate == "cat" else 1)
-
-
-def width_problems(hidden: int, heads: int, shares: int) -> list[Problem]:
-    """A problem where `hidden` does not divide into `shares` of parties times `heads`."""
-    if hidden % (shares * heads):
-        below = hidden // (shares * heads) * (shares * heads)
-        nearest = " or ".join(str(width) for width in (below, below + shares * heads) if width)
-        by = [f"{shares} parties (algorithm.aggregate=cat)"] * (shares > 1) + [f"{heads} heads"] * (heads > 1)
-        return [Problem("model.hidden", hidden, f"must divide by {' times '.join(by)}; nearest: {nearest}")]
-    return []
 
 
 # --- inputs -----------------------------------------------------------------------------------------------------------

@@ -20,9 +20,6 @@ from vflbench.models import DTYPES, image
 GRID = 4  # side of the grid that the last convolution's output is averaged to
 
 
-check = image.check
-
-
 def build(config: Config, channels: int) -> nn.Sequential:
     """The network (B, channels, H, W) -> (B, E); torch draws its parameters, or none on the meta device."""
     layers: list[nn.Module] = [image.Scaled(DTYPES[config.dtype])]

@@ -10,9 +10,9 @@ the next (targets).
 - A convolution without widths of its own (APPNP) follows a linear layer. GINConv has a network of two linear layers.
 - Sums and degrees within a convolution are those of the sampled neighbours, as with torch_geometric's NeighborLoader.
 
-`check` tries a convolution first: at the targets of a small block it must give what torch_geometric gives there on the
-whole graph, without random numbers, and the same in training. So batch normalisation is refused: a batch's statistics
-are one party's, no message brings them to others, and they mix the rows that privacy keeps apart.
+`check_convolution` tries one first: at the targets of a small block it must give what torch_geometric gives there on
+the whole graph, without random numbers, and the same in training. So batch normalisation is refused: a batch's
+statistics are one party's, no message brings them to others, and they mix the rows that privacy keeps apart.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vflbench.cards.models.gnn import width_problems
 from vflbench.cards.models.pyg import Config
-from vflbench.models import DTYPES, gnn
+from vflbench.models import DTYPES
 from vflbench.models.gnn import Adjacency, Backbone, Projection, dropout
 from vflbench.types import Problem, closest
 
@@ -49,7 +50,7 @@ OURS = {  # keys of convolutions that are not the user's
 }
 
 
-def check(config: Config) -> list[Problem]:
+def check_convolution(config: Config) -> list[Problem]:
     """What is wrong with the convolution and its keys."""
     try:
         names = _names()
@@ -71,14 +72,14 @@ def check(config: Config) -> list[Problem]:
 
 
 def check_width(config: Config, parties: int = 1, aggregate: str = "avg") -> list[Problem]:
-    """As `gnn.check_width`."""
+    """As that of cards/models/gnn.py."""
     try:
         if config.conv not in _names():
-            return []  # told by check
+            return []  # told by check_convolution
         side_by_side = heads(config.conv, config.conv_options or {})
     except ImportError:
         return []  # likewise
-    return gnn.width_problems(config.hidden, side_by_side, parties if aggregate == "cat" else 1)
+    return width_problems(config.hidden, side_by_side, parties if aggregate == "cat" else 1)
 
 
 def build(

@@ -16,8 +16,6 @@ from torch.nn import functional as F
 
 from vflbench.models import DTYPES, image
 
-check = image.check
-
 
 class Block(nn.Module):
     """Two 3 x 3 convolutions beside a shortcut, which is a 1 x 1 convolution where the shape changes."""

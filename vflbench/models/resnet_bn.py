@@ -4,7 +4,6 @@ A client normalises with the statistics of its batch in training, and with their
 0.1). These statistics are the client's own: no token carries them, and the copies of all tokens share them.
 """
 
-from vflbench.models import image, resnet
+from vflbench.models import resnet
 
-check = image.check
 build = resnet.build

@@ -19,21 +19,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vflbench.cards.models.split_learning import Config
 from vflbench.models import vertical
 from vflbench.models.vertical import Held
-from vflbench.types import Problem
 
 if TYPE_CHECKING:
     from vflbench.data.tasks import AlignedPublic
-
-
-def check(config: Config) -> list[Problem]:
-    """What is wrong with the depth."""
-    if config.depth < 2:
-        return [Problem("model.depth", config.depth, "must be at least 2")]
-    odd = config.name == "residual_mlp" and config.depth % 2
-    return [Problem("model.depth", config.depth, "must be even: a block has two layers")] if odd else []
 
 
 # --- parties ----------------------------------------------------------------------------------------------------------

@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.cards.privacy.keys import SEARCH_END
+from vflbench.cards.privacy.keys import ORDERS, SEARCH_END, least_epsilon
 
-ORDERS = (*(1 + i / 10 for i in range(1, 100)), *map(float, range(12, 64)))  # of RDP: 1.1 to 10.9, 12 to 63
 MOST_NOISE = 1e6  # noise multiplier
 LEAST = 1e-9  # an epsilon over its target; below that it counts as this in a root search
 History = tuple[tuple[float, float, int], ...]  # noise multiplier, sample rate and steps of releases that compose
@@ -109,12 +108,6 @@ def step_rdp(sample_rate: float, noise_multiplier: float, orders: tuple[float, .
     rdp = np.asarray(compute_rdp(q=sample_rate, noise_multiplier=noise_multiplier, steps=1, orders=list(orders)))
     rdp.setflags(write=False)
     return rdp
-
-
-def least_epsilon(delta: float) -> float:
-    """The least epsilon that RDP over `ORDERS` can prove, however large the noise."""
-    orders = np.array(ORDERS)
-    return float(np.min(np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)))
 
 
 def spent_epsilon(history: Sequence[tuple[float, float, int]], delta: float, accountant: str = "rdp") -> float:

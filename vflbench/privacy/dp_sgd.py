@@ -1,15 +1,10 @@
 """`privacy=dp_sgd`: clipped gradients with Gaussian noise, over joins (tables.py) or on whole rows (examples.py)."""
 
 from vflbench.cards.privacy.dp_sgd import Config
-from vflbench.privacy import keys, tables
+from vflbench.privacy import tables
 from vflbench.privacy.examples import ExamplePrivacy
 from vflbench.privacy.mechanisms import Facts
 from vflbench.types import Problem, refuse
-
-
-def check(config: Config) -> list[Problem]:
-    """What is wrong with the keys."""
-    return keys.check_gradients(config, rdp=config.accountant == "rdp")
 
 
 def make(config: Config, facts: Facts) -> tables.TablePrivacy | ExamplePrivacy:

@@ -31,7 +31,6 @@ from vflbench.privacy.mechanisms import Facts
 from vflbench.seeding import SecretStream
 from vflbench.types import ConfigError, Problem
 
-check = keys.check_budget
 MOST = 5  # false edges for each true one, above which a run is refused
 AT_ONCE = 2**20  # random numbers of a draw
 

@@ -10,7 +10,7 @@ from vflbench.cards.privacy.embedding_and_label import Config
 from vflbench.privacy import gdp, keys, label_rr
 from vflbench.privacy.mechanisms import Facts
 
-check, check_labels = gdp.check, label_rr.check_labels
+check_labels = label_rr.check_labels
 
 
 def make(config: Config, facts: Facts) -> Embeddings:

@@ -37,7 +37,6 @@ from vflbench.types import ConfigError, FederationError, Problem
 if TYPE_CHECKING:
     import torch
 
-check = keys.check_budget
 NOT_COVERED = ("labels", "index sets", "evaluation exchanges", "the final model's classifiers", "a node's raw features")
 
 log = logging.getLogger(__name__)

@@ -26,8 +26,6 @@ from vflbench.privacy.gaussian import GaussianEmbedding
 from vflbench.privacy.mechanisms import Facts
 from vflbench.types import ConfigError, Problem
 
-check = keys.check_budget
-
 
 def make(config: Config, facts: Facts) -> None:
     """No mechanism: a client sends no gradients."""

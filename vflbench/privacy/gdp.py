@@ -35,16 +35,6 @@ from vflbench.privacy.keys import SENSITIVITY
 from vflbench.privacy.mechanisms import Facts
 from vflbench.types import Problem, refuse
 
-
-def check(config: Config) -> list[Problem]:
-    """As `keys.check_budget`, and what is wrong with the calibration."""
-    problems = keys.check_budget(config)
-    if config.calibration == "paper" and config.noise_multiplier is not None:
-        allowed = "turns mu or epsilon into noise, and privacy.noise_multiplier gives the noise: use guaranteed"
-        problems.append(Problem("privacy.calibration", "paper", allowed))
-    return problems
-
-
 Made = TypeVar("Made", bound="GdpEmbedding")
 
 

@@ -1,4 +1,4 @@
-"""What the keys of mechanisms mean for a run, what is wrong with them, and what a mechanism reports.
+"""What the keys of mechanisms mean for a run, and what a mechanism reports.
 
 One budget, `epsilon` and `delta`, calibrates every mechanism to what this run releases. Another key may say instead how
 much noise there is: `mu`, `noise_multiplier`, `label_noise` or `cell_epsilon`. What was not given is computed and
@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.cards.privacy.keys import Budget, Clipped, Gradients, Released
+from vflbench.cards.privacy.keys import Budget, Clipped, Released, given
 from vflbench.privacy import accountant
-from vflbench.types import Problem
 
 # L2 sensitivity of one clipped row, in units of the clipping norm.
 SENSITIVITY = {"replace_one": 2.0, "add_remove": 1.0}
 EPSILON = 8.0  # where no key says how much noise there is
-INSTEAD = ("mu", "noise_multiplier", "cell_epsilon")  # of epsilon; label_noise, where labels alone are protected
 
 
 def default_delta(units: int) -> float:
@@ -37,7 +35,7 @@ def settled(config: Any, units: int | None = None) -> Any:
     if not isinstance(config, Budget):
         return config
     changes: dict[str, Any] = {}
-    if not _given(config):
+    if not given(config):
         changes["epsilon"] = EPSILON
     if config.delta is None and units:
         changes["delta"] = default_delta(units)
@@ -90,56 +88,6 @@ def noise_multiplier(config: Clipped, sensitivity: float, releases: int) -> floa
     if math.isinf(config.epsilon):
         return 0.0
     return accountant.calibrate(config.epsilon, known_delta(config), sensitivity, releases)
-
-
-def check_budget(config: Budget, rdp: bool = False) -> list[Problem]:
-    """Return what is wrong with the keys of a budget, each by itself or together.
-
-    Parameters
-    ----------
-    rdp : whether RDP accounts for the noise, which bounds the target from below.
-    """
-    problems = []
-    delta, epsilon = config.delta, config.epsilon
-    if delta is not None and not 0 < delta <= 0.5:
-        allowed = "must lie between 0 and 0.5, well below one over the number of rows"
-        problems.append(Problem("privacy.delta", delta, allowed))
-    first, *more = _given(config) or ["epsilon"]
-    if more:
-        names = ", ".join(f"privacy.{key}" for key in (first, *more))
-        allowed = f"only one key may say how much noise there is, and {1 + len(more)} do: {names}"
-        problems.append(Problem(f"privacy.{first}", getattr(config, first), allowed))
-    elif rdp and epsilon is not None and delta is not None and not problems:
-        least = accountant.least_epsilon(delta)
-        if epsilon <= least:
-            allowed = f"must be above {least:.4g}: RDP proves nothing smaller at delta={delta:g}"
-            problems.append(Problem("privacy.epsilon", epsilon, allowed))
-    return problems
-
-
-def check_gradients(config: Gradients, rdp: bool = True) -> list[Problem]:
-    """As `check_budget`, and what is wrong with the noise of predictions."""
-    problems, split, noise = check_budget(config, rdp), config.split, config.prediction_noise
-    if split is not None:
-        shown = "[" + ",".join(f"{share:g}" for share in split) + "]"
-        if len(split) != 2 or min(split) <= 0 or not math.isclose(sum(split), 1):
-            allowed = "must be two shares above 0 that add up to 1: of gradients, and of predictions"
-            problems.append(Problem("privacy.split", shown, allowed))
-        for key in ("noise_multiplier", "prediction_noise"):
-            if vars(config)[key] is not None:
-                allowed = f"shares out privacy.epsilon, and privacy.{key} is given: use one"
-                problems.append(Problem("privacy.split", shown, allowed))
-    elif noise is not None and config.noise_multiplier is None:
-        other = "privacy.split=[0.5,0.5] shares out one epsilon of gradients and predictions"
-        allowed = f"goes with privacy.noise_multiplier; {other}"
-        problems.append(Problem("privacy.prediction_noise", noise, allowed))
-    return problems
-
-
-def _given(config: Budget) -> list[str]:
-    """The keys that say how much noise there is."""
-    instead = [key for key in INSTEAD if hasattr(config, key)] or ["label_noise"]
-    return [key for key in ("epsilon", *instead) if vars(config).get(key) is not None]
 
 
 def reported(

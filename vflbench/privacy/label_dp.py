@@ -1,5 +1,5 @@
 """`privacy=label_dp`: Laplace noise on one-hot labels, over joins (tables.py)."""
 
-from vflbench.privacy import keys, tables
+from vflbench.privacy import tables
 
-check, check_labels, make = keys.check_budget, tables.check_labels, tables.TablePrivacy
+check_labels, make = tables.check_labels, tables.TablePrivacy

@@ -33,8 +33,6 @@ from vflbench.types import FederationError, Problem
 if TYPE_CHECKING:
     import torch
 
-check = keys.check_budget
-
 
 def check_labels(config: Any, labels: np.ndarray, classes: int) -> list[Problem]:
     """Return a problem where the labels are numbers."""

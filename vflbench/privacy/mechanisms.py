@@ -9,7 +9,7 @@ from typing import Any
 
 from vflbench.cards.privacy.keys import Clipped
 from vflbench.privacy import keys
-from vflbench.types import ConfigError, Problem, VflbenchError, hook, module_of, refuse
+from vflbench.types import ConfigError, Problem, VflbenchError, hook, module_of, refuse, rules_of
 
 # no epsilon says anything of these
 TIMES = "when messages are sent, and when the run ends, where a score ends it (target)"
@@ -53,7 +53,7 @@ def make(config: Any, facts: Facts, server: bool = False) -> Any:
     module, config = module_of(config), keys.settled(config)
     if isinstance(config, Clipped) and config.delta is None:
         raise ConfigError([Problem("privacy.delta", "null", "needs a number, as the number of rows is not known here")])
-    if check := hook(module, "check"):  # once more, with a delta
+    if check := rules_of(config):  # once more, with a delta
         refuse(check(config))
     build = hook(module, "make_server") if server else module.make
     made = None if build is None else build(config, facts)

@@ -21,8 +21,6 @@ from vflbench.privacy.mechanisms import Facts
 from vflbench.seeding import SecretStream
 from vflbench.types import FederationError
 
-check = keys.check_budget
-
 
 def make(config: Config, facts: Facts) -> RandomisedBins:
     """The mechanism of one party."""

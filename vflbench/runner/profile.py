@@ -30,7 +30,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vflbench.cards.models.split_learning import MODEL_NAMES
+from vflbench.cards.models.split_learning import MODEL_NAMES, check
 from vflbench.cards.models.split_learning import Config as NetworkConfig
 from vflbench.data.tasks import AlignedPublic
 from vflbench.defaults import filled
@@ -110,8 +110,7 @@ def parse(words: Sequence[str]) -> Options:
             given[key] = int(value)
     if not problems:
         problems += [
-            dataclasses.replace(p, key=p.key.removeprefix("model."))
-            for p in split_learning.check(Options(**given).network())
+            dataclasses.replace(p, key=p.key.removeprefix("model.")) for p in check(Options(**given).network())
         ]
     refuse(problems)
     return Options(**given)

@@ -46,9 +46,10 @@ from vflbench import seeding
 from vflbench.algorithms.gossip import worker_sgd
 from vflbench.algorithms.gossip.worker_sgd import LocalSgd, ranked
 from vflbench.cards.algorithms.gossip.leasgd import Config, elastic
+from vflbench.cards.privacy.keys import least_epsilon
 from vflbench.data.tasks import Shard, ShardedPublic, ShardedTask
 from vflbench.federation.party import Party, PartySpec, party_names
-from vflbench.privacy import accountant, examples, keys
+from vflbench.privacy import examples, keys
 from vflbench.privacy.examples import NoisyScalars
 from vflbench.types import ConfigError, Problem, RunConfig
 
@@ -78,7 +79,7 @@ def losses_share(privacy: Any) -> float:
     RDP proves little of a small epsilon. There it is twice the least that can be proven, at most half of epsilon.
     """
     asked = (keys.target(privacy) or {"epsilon": keys.EPSILON})["epsilon"]
-    least = accountant.least_epsilon(keys.known_delta(privacy))
+    least = least_epsilon(keys.known_delta(privacy))
     return max(asked / 8, min(2 * least, asked / 2))
 
 

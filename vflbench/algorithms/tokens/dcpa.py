@@ -33,20 +33,13 @@ import numpy as np
 from vflbench.algorithms.tokens import block_descent, published, task_checks
 from vflbench.algorithms.tokens.published import plan, publish
 from vflbench.cards.algorithms.tokens.dcpa import Config
-from vflbench.cards.algorithms.tokens.token_methods import check_keys
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.party import Party, PartySpec, party_names
 from vflbench.models import glm
-from vflbench.types import Problem, RunConfig
+from vflbench.types import RunConfig
 
 devices = task_checks.devices
-
-
-def check(config: RunConfig[Config]) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    _, problems = topology.build_early(config, [])
-    return check_keys(config) + problems + task_checks.check_objective(config)
 
 
 def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:

@@ -41,27 +41,20 @@ from typing import Any
 
 import numpy as np
 
-from vflbench.algorithms.tokens import block_descent, published, step_sizes, task_checks, walks
+from vflbench.algorithms.tokens import block_descent, published, step_sizes, task_checks
 from vflbench.algorithms.tokens.block_descent import batch, make_client, make_server, score, synchronised
+from vflbench.algorithms.tokens.graph_checks import check_tokens
 from vflbench.algorithms.tokens.published import clean, plan, publish, renewed
 from vflbench.algorithms.tokens.step_sizes import client_lr, lr_of
 from vflbench.algorithms.tokens.walks import Walks
 from vflbench.cards.algorithms.tokens.mtcd import Config
-from vflbench.cards.algorithms.tokens.token_methods import check_networks
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation import topology
 from vflbench.federation.party import SERVER, Party, PartySpec, party_names
 from vflbench.models import split_network
-from vflbench.types import Problem, RunConfig, refuse
+from vflbench.types import RunConfig, refuse
 
 devices = task_checks.devices
-
-
-def check(config: RunConfig[Config]) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    cfg = config.algorithm
-    graph, problems = topology.build_early(config, [SERVER])
-    return check_networks(config) + problems + check_walks(graph, cfg)
 
 
 def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
@@ -69,19 +62,13 @@ def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec
     cfg = config.algorithm
     task_checks.check_task(task, config)
     graph = topology.build(config.topology, [SERVER], party_names("client", task.parties), config.seed)
-    refuse(check_walks(graph, cfg))
+    refuse(check_tokens(graph, cfg))
     step_sizes.warn_of_steps(task, cfg)
     drawn = Walks(graph, config.seed, cfg.tokens, cfg.hops, cfg.walk, cfg.weights == "cluster", cfg.start)
     counts = published.planned(config, task, lambda: releases(cfg, task.public, drawn, config.rounds or 1))
     return block_descent.parties(
         task, server, client, counts, walks=drawn, model=split_network.resolve(config.model, task)
     )
-
-
-def check_walks(graph: topology.Topology | None, cfg: Config) -> list[Problem]:
-    """What is wrong with tokens on `graph`, and with its edges to the server."""
-    problems = walks.check(graph, cfg.tokens, cfg.hops, cfg.walk, cfg.weights == "cluster", cfg.start)
-    return problems if graph is None else problems + topology.unreached(graph)
 
 
 def senders(cfg: Config, public: AlignedPublic, walks: Walks, t: int) -> range | dict[int, Any]:

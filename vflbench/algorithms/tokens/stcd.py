@@ -28,20 +28,12 @@ from vflbench.algorithms.tokens.published import clean, plan, renewed
 from vflbench.algorithms.tokens.step_sizes import client_lr
 from vflbench.algorithms.tokens.walks import Walks
 from vflbench.cards.algorithms.tokens.stcd import Config
-from vflbench.cards.algorithms.tokens.token_methods import check_keys
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
 from vflbench.federation import topology
 from vflbench.federation.party import Party, PartySpec, party_names
-from vflbench.types import Problem, RunConfig, refuse
+from vflbench.types import RunConfig, refuse
 
 devices = task_checks.devices
-
-
-def check(config: RunConfig[Config]) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    graph, problems = topology.build_early(config, [])
-    problems += task_checks.check_objective(config)
-    return check_keys(config) + problems + walks.check(graph, 1, config.algorithm.hops, start=config.algorithm.start)
 
 
 def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:

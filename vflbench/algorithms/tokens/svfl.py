@@ -23,35 +23,18 @@ import numpy as np
 
 from vflbench.algorithms.tokens import block_descent, published, step_sizes, task_checks
 from vflbench.algorithms.tokens.block_descent import batch, make_client, make_server, score
+from vflbench.algorithms.tokens.graph_checks import check_step
 from vflbench.algorithms.tokens.published import clean, plan, publish
 from vflbench.algorithms.tokens.step_sizes import Lanczos, lr_of
 from vflbench.cards.algorithms.tokens.svfl import Config
-from vflbench.cards.algorithms.tokens.token_methods import LANCZOS_STEPS, check_networks
+from vflbench.cards.algorithms.tokens.token_methods import LANCZOS_STEPS
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask, JoinedPart
 from vflbench.federation import topology
 from vflbench.federation.party import SERVER, Party, PartySpec, party_names
 from vflbench.models import split_network
-from vflbench.types import Problem, RunConfig, convex_problem, refuse
+from vflbench.types import RunConfig, refuse
 
 devices = task_checks.devices
-
-
-def check(config: RunConfig[Config]) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    graph, problems = topology.build_early(config, [SERVER])
-    problems += check_step(config, convex_problem(config.dataset) is not None)
-    return check_networks(config) + problems + (topology.unreached(graph) if graph is not None else [])
-
-
-def check_step(config: RunConfig[Config], convex: bool) -> list[Problem]:
-    """A problem where privacy meets the messages that find a step size."""
-    if not convex or config.privacy.name == "none" or config.algorithm.lr is not None:
-        return []
-    allowed = (
-        f"needs a number with privacy: without one clients send {LANCZOS_STEPS} products X_k X_k^T v, which no clip of "
-        "a row bounds"
-    )
-    return [Problem("algorithm.lr", "null", allowed)]
 
 
 def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:

@@ -22,22 +22,13 @@ from functools import partial
 import numpy as np
 
 from vflbench.algorithms.tokens import block_descent, task_checks
-from vflbench.cards.algorithms.tokens.token_methods import check_keys
 from vflbench.cards.algorithms.tokens.tree_cg import Config
 from vflbench.data.tasks import AlignedPart, AlignedPublic, AlignedTask
-from vflbench.federation import topology
 from vflbench.federation.party import Party, PartySpec
 from vflbench.federation.topology import Topology
-from vflbench.types import Problem, RunConfig
+from vflbench.types import RunConfig
 
 devices = task_checks.devices
-
-
-def check(config: RunConfig[Config]) -> list[Problem]:
-    """Rules across keys, before any data is loaded."""
-    graph, problems = topology.build_early(config, [])
-    problems += check_keys(config) + task_checks.check_objective(config) + task_checks.check_ridge(config)
-    return problems + (task_checks.apart(config, graph) if graph is not None else [])
 
 
 def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:

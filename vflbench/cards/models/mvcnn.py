@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from vflbench.cards.models import image
 from vflbench.defaults import from_conf
 from vflbench.types import Count
 
@@ -17,3 +18,6 @@ class Config:
     norm: Literal["group", "none"]
     embedding: Count
     dtype: Literal["float32", "float64"]
+
+
+check = image.check

@@ -18,3 +18,8 @@ class Config:
     hidden: Count
     dropout: Annotated[float, Range(at_least=0, below=1)]
     dtype: Literal["float32", "float64"]
+
+
+# They ask torch_geometric which convolutions there are, and try the chosen one.
+check = "vflbench.models.pyg:check_convolution"
+check_width = "vflbench.models.pyg:check_width"

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from vflbench.cards.models import resnet
+from vflbench.cards.models import image, resnet
 from vflbench.defaults import from_conf
 
 MODEL_NAMES = ("resnet_bn",)
@@ -13,3 +13,6 @@ class Config(resnet.Config):
     """Keys of resnet_bn."""
 
     norm: Literal["batch"]  # type: ignore[assignment]
+
+
+check = image.check

@@ -23,3 +23,6 @@ class Config(keys.Budget):
     name: str
     row_epsilon: Annotated[float, Range(above=0, at_most=SEARCH_END, infinite=True)] | None
     clip: Positive
+
+
+check = keys.check_budget

@@ -16,3 +16,6 @@ class Config(gdp.Config):
 
     label_epsilon: Annotated[float, Range(above=0, at_most=SEARCH_END, infinite=True)] | None
     debias: bool
+
+
+check = gdp.check

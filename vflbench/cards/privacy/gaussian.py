@@ -23,3 +23,6 @@ class Config(keys.Released):
     neighbouring: Literal["replace_one", "add_remove"]
     serving: keys.Serving
     release_quantile: Annotated[float, Range(above=0, at_most=1)]
+
+
+check = keys.check_budget

@@ -18,3 +18,6 @@ class Config(keys.Released):
     """Keys of gaussian_gradient."""
 
     name: str
+
+
+check = keys.check_budget

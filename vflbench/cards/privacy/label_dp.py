@@ -12,3 +12,6 @@ class Config(keys.Labels):
     """Keys of label_dp."""
 
     name: str
+
+
+check = keys.check_budget

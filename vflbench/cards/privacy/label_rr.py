@@ -13,3 +13,6 @@ class Config(keys.Budget):
 
     name: str
     debias: bool
+
+
+check = keys.check_budget

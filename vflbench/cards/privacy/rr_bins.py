@@ -18,3 +18,6 @@ class Config(keys.Budget):
     name: str
     cell_epsilon: Annotated[float, Range(above=0, at_most=100)] | None
     serving: keys.Serving
+
+
+check = keys.check_budget

@@ -12,3 +12,6 @@ class Config(keys.Gradients, keys.Labels):
     """Keys of tablepuppet."""
 
     name: str
+
+
+check = keys.check_gradients

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from vflbench.defaults import from_conf
-from vflbench.types import Count, Interval, Positive, Problem, Range, RunConfig, module_of
+from vflbench.types import Count, Interval, Positive, Problem, Range, RunConfig, rules_of
 
 FAMILY: dict[str, Any] = {  # facts about every method here (AlgorithmInfo)
     "layouts": ("graph",),
@@ -62,7 +62,8 @@ def check(config: RunConfig[Keys]) -> list[Problem]:
         check_layers(cfg.layers, cfg.aggregations, cfg.aggregation_layers) if isinstance(cfg, AggregationKeys) else []
     )
     shares = (cfg.parties, cfg.aggregate) if hasattr(cfg, "aggregate") else ()
-    return [*problems, *module_of(config.model).check_width(config.model, *shares)]
+    check_width = rules_of(config.model, "check_width")
+    return [*problems, *check_width(config.model, *shares)] if check_width else problems
 
 
 def check_layers(layers: int, aggregations: int, chosen: Sequence[int] | None) -> list[Problem]:

@@ -53,3 +53,6 @@ class Config(token_methods.Keys):
     iterations: Count
     dual_lr: Positive
     lr: float | None
+
+
+check = "vflbench.algorithms.tokens.graph_checks:dcpa"  # it needs NumPy

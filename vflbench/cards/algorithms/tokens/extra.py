@@ -48,3 +48,6 @@ class Config(token_methods.Keys):
     variant: Literal["extra", "nids"]
     iterations: Count
     lr: Positive | None
+
+
+check = "vflbench.algorithms.tokens.graph_checks:ridge"  # it needs NumPy

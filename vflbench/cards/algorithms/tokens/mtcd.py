@@ -66,3 +66,6 @@ class Config(NetworkKeys):
     walk: Literal["random", "sweep"]
     start: list[str] | None
     uplink: Literal["changed", "all"]
+
+
+check = "vflbench.algorithms.tokens.graph_checks:mtcd"  # it needs NumPy

@@ -49,3 +49,6 @@ class Config(Keys):
     local_steps: int
     lr: float | None
     start: list[str] | None
+
+
+check = "vflbench.algorithms.tokens.graph_checks:stcd"  # it needs NumPy

@@ -62,3 +62,6 @@ class Config(NetworkKeys):
 
     local_steps: int
     lr: float | None
+
+
+check = "vflbench.algorithms.tokens.graph_checks:svfl"  # it needs NumPy

@@ -48,3 +48,6 @@ class Config(token_methods.Keys):
 
     iterations: Count
     dtype: Literal["float64", "float32"]
+
+
+check = "vflbench.algorithms.tokens.graph_checks:ridge"  # it needs NumPy

@@ -1,7 +1,26 @@
-"""`vertical`: the one vertical model (models/vertical.py) put together by hand, for networks that no option names."""
+"""A vertical network that its keys compose: `vertical`."""
 
-from vflbench.cards.models.composed import Config
-from vflbench.types import Problem
+from typing import Literal
+
+from vflbench.defaults import from_conf
+from vflbench.types import Count, Problem
+
+MODEL_NAMES = ("vertical",)
+
+
+@from_conf()
+class Config:
+    """Keys of vertical."""
+
+    name: str
+    bottom: Literal["linear", "mlp", "residual_mlp"]
+    depth: Count
+    width: Count
+    embedding: Count
+    aggregate: Literal["sum", "mean", "concat"]
+    top: Literal["none", "linear", "mlp"]
+    top_width: Count
+    dtype: Literal["float32", "float64"]
 
 
 def check(config: Config) -> list[Problem]:
