@@ -279,6 +279,10 @@ class AccountingHooks(Protocol):
         """Communication time charged for each round, instead of the engine's."""
 
     @staticmethod
+    def header(network: NetworkConfig) -> int:
+        """Bytes that every message costs beside its price, in all phases; without this hook none."""
+
+    @staticmethod
     def price_before(rows: np.ndarray, payload: Payload) -> np.ndarray:
         """Bytes charged for each message before the run, (n,): alignment, and what the method assumes.
 

@@ -146,7 +146,7 @@ class AlgorithmInfo:
     attacks: tuple[str, ...] = ("none",)
     models: tuple[str, ...] = ()  #: allowed options of the model group; empty: takes none
     topologies: tuple[str, ...] = ("star",)
-    accounting: tuple[str, ...] = ("strict", "everything")  #: rules by which its ledger may be priced
+    accounting: tuple[str, ...] = ("strict", "framed", "everything")  #: rules by which its ledger may be priced
     #: of ASSUMED: what is there for nothing. accounting=everything charges it, so `pooled` and `edges` go without that
     assumes: tuple[str, ...] = ()
     #: a round is a pass over the data: `epochs` and `rounds` are one key, and every round is evaluated

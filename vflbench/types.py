@@ -163,6 +163,7 @@ class NetworkConfig(OptionConfig):
     latencies: Annotated[int, Range(at_least=1, at_most=2)]
     links: dict[str, LinkConfig]
     ratio: Gbps
+    header_bytes: Annotated[int, Range(at_least=0, at_most=10_000)]
 
 
 @from_conf("privacy/gaussian_embedding")

@@ -146,11 +146,35 @@ def test_another_form_than_the_first_is_charged(first: Any, other: Any, charged:
     assert nbytes[1:] == [charged, charged, nbytes[0]]
 
 
+def test_no_message_is_free_and_a_small_one_pays_for_its_tag() -> None:
+    """A model could cross for nothing: each of its bytes as one of 256 tags, with an empty array."""
+    sent = np.random.default_rng(0).integers(0, 256, 1000)
+
+    def charged(tags: int, payload: Any, dst: str = "server") -> list[int]:
+        async def server(me: Any) -> None:
+            for tag in sent % tags:
+                await me.recv("client", f"t{tag}")
+
+        async def client(me: Any) -> None:
+            for tag in sent % tags:
+                await me.send(dst, payload, f"t{tag}")
+
+        exposes = [Sent(f"t{tag}", "client", "server", "parameters", "client") for tag in range(tags)]
+        exposes.append(Sent("t0", "server", "client", "parameters", "client"))  # another way: it does not count
+        engine = run_programs({"server": once(server), "client": once(client)}, exposes=exposes)
+        return [int(row["bytes"]) for row in rows_of(engine)]
+
+    assert sum(charged(256, np.zeros(0))) >= len(sent) and min(charged(256, np.zeros(0))) == 1
+    assert charged(1, 1.0) == [8] * 1000 and charged(2, 1.0) == [9] * 1000 and charged(257, 1.0) == [10] * 1000
+    assert set(charged(256, TEN)) == {80}  # not below 16 bytes
+    assert charged(1, np.zeros(0))[1:] == [1] * 999  # how many there are says something
+
+
 def test_the_first_dimension_is_paid_for_by_its_rows() -> None:
     assert exchange(np.zeros((5, 3)), np.zeros((2, 3)), np.zeros((9, 3)))[0] == [120, 48, 216]
     # no entry pays for the first
     assert exchange(np.zeros((1, 0)), np.zeros((9, 0)), torch.zeros(2**40, 0))[0] == [16, 16, 16]
-    assert exchange(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 4)), np.zeros((2, 3)))[0] == [16, 0, 16, 48]
+    assert exchange(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 4)), np.zeros((2, 3)))[0] == [16, 1, 16, 48]
 
 
 def test_keys_are_free_where_they_are_declared_and_arrive_in_one_order() -> None:

@@ -15,8 +15,9 @@ SLOW = {"latency_ms": 50.0, "bandwidth_gbps": 0.1}
 @pytest.mark.parametrize("name", ["cost_ratio", "ideal", "lan", "omnipath_100g", "us_uk", "us_us"])
 def test_an_option_as_it_is_keeps_its_name(name: str) -> None:
     assert network_label(network_option(name)) == by_values(network_option(name)) == name
-    # so its runs keep their hash
-    assert identifying({"network": network_option(name)}) == {"network": network_option(name)}
+    # so its runs keep their hash, as before there were headers
+    before = {key: value for key, value in network_option(name).items() if key != "header_bytes"}
+    assert identifying({"network": network_option(name)}) == {"network": before}
 
 
 def test_a_key_that_was_set_is_told() -> None:

@@ -95,6 +95,18 @@ def test_joins(train: Trains) -> None:
     assert run.summary["assumes"] == ["join"]
 
 
+def test_a_header_is_charged_for_each_message_in_every_phase(train: Trains) -> None:
+    words = ["algorithm=vfl_sgd", *DIGITS, "algorithm.parties=2"]
+    sent, framed = train(*words), train(*words, "accounting=framed", "network.header_bytes=100")
+    for name in ("setup", "train", "predict"):
+        (nbytes, messages, seconds), found = phase(sent, name), phase(framed, name)
+        assert found == (nbytes + 100 * messages, messages, seconds)  # times have no headers
+    assert framed.summary["bytes"]["total"] == sent.summary["bytes"]["total"] + 100 * sent.summary["messages"]
+    headed = Profile({"accounting": "framed", "network.header_bytes": 100}, None)
+    (again,) = reprice([str(sent.folder)], [headed], sent.folder / "framed", command="", refused=[].append)
+    assert reader.load(again.folder).summary["bytes"] == framed.summary["bytes"]
+
+
 def test_graphs(train: Trains) -> None:
     run = train("algorithm=glasu", "dataset=digits_graph", "rounds=1", "model.hidden=24", "algorithm.parties=3")
     kept = run.manifest["config"]["algorithm"]["aggregations"]

@@ -145,7 +145,7 @@ def _codec_problems(config: RunConfig, info: AlgorithmInfo) -> list[Problem]:
     if info.exact:
         return [Problem("codec", codec.name, f"{info.name} takes none: {info.exact}")]
     problems = []
-    if config.accounting not in ("strict", "everything"):
+    if config.accounting not in ("strict", "framed", "everything"):
         allowed = (
             f"accounting={config.accounting} charges every number by its own rule, which knows no codec: "
             "use accounting=strict"

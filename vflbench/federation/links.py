@@ -37,9 +37,10 @@ class Link:
         "seq",
         "src",
         "start",
+        "tag_bytes",
     )
 
-    def __init__(self, src: int, dst: int, kind: str, config: LinkConfig) -> None:
+    def __init__(self, src: int, dst: int, kind: str, config: LinkConfig, tag_bytes: int = 0) -> None:
         self.src = src
         self.dst = dst
         self.kind = kind
@@ -49,6 +50,7 @@ class Link:
         self.rate = seconds_per_byte(config.bandwidth_gbps)  # s per byte
         self.busy = 0.0  # when the last byte handed over so far has left
         self.seq = 0  # number of the next message
+        self.tag_bytes = tag_bytes  # what tells the tags on this way from each other
         self.start = 0.0  # shared bandwidth: when the first byte of the latest message left
         # tag -> form -> (the ledger's code, bytes that the form costs), the first message's form first
         self.forms: dict[str, dict[Any, tuple[int, int] | None]] = defaultdict(dict)

@@ -12,11 +12,12 @@ Some things are never free:
 - an array without entries that is the first or in a container (8 bytes a dimension);
 - a container within a container, or an empty one (8 bytes);
 - None (1 byte);
-- keys of dicts (UTF-8) that the algorithm's EXPOSES does not declare.
+- keys of dicts (UTF-8) that the algorithm's EXPOSES does not declare;
+- a message (1 byte), and the tag of one below 16 bytes (`with_tag`).
 
-What cannot be charged is refused: subclasses, names and metadata of types. Strides do not arrive. Framing and the time
-at which a message is sent are not charged. Nor are the type of a number or text by itself, and what crosses within
-`evaluating()`.
+What cannot be charged is refused: subclasses, names and metadata of types. Strides do not arrive. The time at which a
+message is sent is not charged; framing is under accounting=framed. Nor are the type of a number or text by itself, and
+what crosses within `evaluating()`.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -31,6 +32,7 @@ from vflbench.types import FederationError
 Form = str | tuple[Any, ...]  # all of a payload but values and the first dimension of arrays, which values pay for
 Copied = tuple[Any, int, int, Form]  # a detached copy, its bytes, the arrays in it, its form
 SIZE = 8  # bytes of a dimension, of a length, of a number
+SMALL = 16  # bytes below which a message pays for its tag: in a larger one a tag is next to nothing
 PLAIN = ("none", "bool", "int", "float", "text", "number")  # forms without a dimension
 
 
@@ -168,6 +170,19 @@ def form_bytes(form: Form, first: Form, declared: Collection[str]) -> int:
     """
     keys = sum(len(key.encode("utf-8", "surrogatepass")) or 1 for key in _keys(form) if key not in declared)
     return keys + (0 if form == first or form in PLAIN else SIZE * _entries(form))
+
+
+def tag_bytes(tags: int) -> int:
+    """The bytes that tell one of `tags` tags from the others: ceil(log2(tags)) bits, rounded up to a byte."""
+    return -(-(max(tags, 1) - 1).bit_length() // 8)
+
+
+def with_tag(nbytes: int, tag: int) -> int:
+    """What a message of `nbytes` is charged, whose tag takes `tag` bytes: at least 1 byte.
+
+    A sender could say anything in the tags of empty messages, or by how many of them there are.
+    """
+    return nbytes if nbytes >= SMALL else nbytes + tag or 1
 
 
 def _keys(form: Form) -> Iterator[str]:

@@ -58,7 +58,8 @@ class Costs:
     def __post_init__(self) -> None:
         rule = registry.load_option("accounting", self.accounting)
         seconds, self.before = hook(rule, "seconds"), hook(rule, "price_before")
-        self.priced = rule.price(self.ledger, self.payload)
+        self.header = (hook(rule, "header") or (lambda network: 0))(self.network)
+        self.priced = rule.price(self.ledger, self.payload) + self.header
         self.roles = {name: party.role for name, party in self.parties.items()}
         first = [*self._early("align"), *self._early("setup")] if self.before else []
         self.seconds_before = self._seconds(first)
@@ -138,7 +139,7 @@ class Costs:
         }
         if served is not None and self.around.predictions:
             times = PER / self.around.predictions
-            sums = self._sums(served.rows[:, COLUMN["bytes"]] * times, served.rows)
+            sums = self._sums(served.rows[:, COLUMN["bytes"]] * times + self.header, served.rows)
             seconds = served.seconds(self.network, self.roles, times)
             found["predict"] = {**sums, "seconds": seconds, "rows": self.around.predictions}
         return found
@@ -153,7 +154,8 @@ class Costs:
     ) -> tuple[np.ndarray, np.ndarray]:
         """(bytes, rows) of the messages of `exchanges`, and after them those given."""
         found = [one.rows for one in [NOTHING, *exchanges]]
-        costs = [self.before(one, self.payload) if self.before else one[:, COLUMN["bytes"]] for one in found]
+        price = self.before or (lambda rows, _: rows[:, COLUMN["bytes"]] + self.header)
+        costs = [price(one, self.payload) for one in found]
         more = ([], []) if rows is None or nbytes is None else ([nbytes], [rows])
         return np.concatenate([*costs, *more[0]]), np.concatenate([*found, *more[1]])
 

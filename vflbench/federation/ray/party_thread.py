@@ -12,7 +12,7 @@ from vflbench.federation import links as L
 from vflbench.federation import wire
 from vflbench.federation.ledger import SEND, trace_row
 from vflbench.federation.party import PartySpec
-from vflbench.federation.payload import Form
+from vflbench.federation.payload import SMALL, Form, with_tag
 from vflbench.federation.runtime.core import Runtime
 from vflbench.federation.runtime.mail import NO_BOXES, NOTHING, Mailboxes, Message
 from vflbench.federation.runtime.member import Member
@@ -129,6 +129,8 @@ class Outgoing(Transport):
             self.read.clear()
             code, more = link.forms[tag].get(form) or party.links.look_up(link, dst, tag, form, nbytes)
             nbytes += more
+            if nbytes < SMALL:
+                nbytes = with_tag(nbytes, link.tag_bytes)
             seq, now = link.seq, elapsed()
             link.seq += 1
             if link.charged:

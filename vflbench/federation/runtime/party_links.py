@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from vflbench.federation import links as L
 from vflbench.federation.party import role_of
-from vflbench.federation.payload import Form, form_bytes
+from vflbench.federation.payload import Form, form_bytes, tag_bytes
 from vflbench.types import FederationError, closest
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ class PartyLinks(dict[str, L.Link]):
                 f"{party.name} sends to {dst}: the topology has no edge between them. Its neighbours: "
                 f"{', '.join(party.neighbours) or 'none'}"
             )
-        link = L.Link(party.index, other.index, kind, L.link_config(runtime.network, kind, f"{party.name}->{dst}"))
+        config = L.link_config(runtime.network, kind, f"{party.name}->{dst}")
+        way = role_of(party.name), role_of(dst)
+        tags = sum(declared[1:] == way for declared in runtime.ways)
+        link = L.Link(party.index, other.index, kind, config, tag_bytes(tags))
         link.boxes = other.boxes.setdefault(party.name, {})
         link.receiver = other
         self[dst] = link

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from vflbench.federation import links as L
 from vflbench.federation.codec import Encoder
 from vflbench.federation.party import role_of
-from vflbench.federation.payload import Form, form_bytes
+from vflbench.federation.payload import Form, form_bytes, with_tag
 
 if TYPE_CHECKING:
     from vflbench.federation.phases import Event
@@ -51,7 +51,9 @@ class Tape:
             nbytes = encoder.encode_copy((payload, nbytes, vectors, form), dst, tag).nbytes
         first = self.forms.setdefault((dst, tag), form)
         free = runtime.ways.get((tag, role_of(party.name), role_of(dst)), ())
-        self.events.append((dst, tag, nbytes + form_bytes(form, first if nbytes else (), free), vectors))
+        more = form_bytes(form, first if nbytes else (), free)
+        nbytes = with_tag(nbytes + more, link.tag_bytes)
+        self.events.append((dst, tag, nbytes, vectors))
 
     def accept(self, src: str, tag: str, payload: Any) -> None:
         """Lay what has arrived into its mailbox, and wake the party if it waits for it."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from vflbench.federation import links as L
 from vflbench.federation.ledger import SEND, ledger_row, trace_row
-from vflbench.federation.payload import Form
+from vflbench.federation.payload import SMALL, Form, with_tag
 from vflbench.federation.runtime.mail import NOTHING, Message, as_ledger_row
 from vflbench.federation.runtime.protocols import Copy, Send, Transport
 from vflbench.federation.simulated.virtual_clock import INGRESS_EVENT, VirtualClock
@@ -65,6 +65,8 @@ class VirtualTransport(Transport):
             link.seq = seq + 1
             code, more = link.forms[tag].get(form) or links.look_up(link, dst, tag, form, nbytes)
             nbytes += more
+            if nbytes < SMALL:
+                nbytes = with_tag(nbytes, link.tag_bytes)
             if link.charged:
                 party.sent_bytes += nbytes
             write_trace(trace_row(SEND, link.dst, seq, 0.0, now))

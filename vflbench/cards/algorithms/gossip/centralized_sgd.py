@@ -14,7 +14,7 @@ ALGORITHM = AlgorithmInfo(
     divided_by=None,
     exact="it sends nothing",
     assumes=("pooled",),
-    accounting=("strict",),
+    accounting=("strict", "framed"),
 )
 EXPOSES = ()
 SEARCH = gossip_methods.SEARCH

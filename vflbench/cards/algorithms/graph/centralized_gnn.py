@@ -17,7 +17,7 @@ ALGORITHM = AlgorithmInfo(
         ("any", "it sends nothing"),
     ),
     assumes=("pooled",),
-    accounting=("strict",),
+    accounting=("strict", "framed"),
 )
 EXPOSES = ()
 SEARCH = graph_methods.ALONE

@@ -19,7 +19,7 @@ ALGORITHM = AlgorithmInfo(
     noisy_serving=True,
     exact="its gradients are exact only for the very numbers that were sent",
     assumes=("aligned_rows", "labels", "edges"),
-    accounting=("strict",),
+    accounting=("strict", "framed"),
 )
 EXPOSES = (*layer_messages.MESSAGES, *layer_messages.GRADIENTS)
 SEARCH = {**graph_methods.STEPS, **graph_methods.NETWORK}

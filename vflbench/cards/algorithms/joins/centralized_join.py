@@ -18,7 +18,7 @@ ALGORITHM = AlgorithmInfo(
     privacy=("none", "dp_sgd"),
     exact="it sends nothing",
     assumes=("pooled",),
-    accounting=("strict", "tablepuppet"),
+    accounting=("strict", "framed", "tablepuppet"),
 )
 EXPOSES = ()
 SEARCH = join_methods.SGD

@@ -20,7 +20,7 @@ ALGORITHM = AlgorithmInfo(
     attacks=("none", "prediction_recovery", "residual_labels"),
     # any codec: rounded predictions make a noisy gradient
     remembered=("prediction", "residual"),
-    accounting=("strict", "tablepuppet", "everything"),
+    accounting=("strict", "framed", "tablepuppet", "everything"),
 )
 EXPOSES = join_messages.EXPOSES
 SEARCH = {"algorithm.lr": Interval(0.01, 2.0, log=True), **codecs.ROUNDING}

@@ -22,7 +22,7 @@ ALGORITHM = AlgorithmInfo(
     # any codec: multipliers stay at the server, and those of a round start again; else rounding makes inexact updates
     remembered=("prediction", "residual", "parameters", "consensus"),
     assumes=("seed",),
-    accounting=("strict", "tablepuppet", "everything"),
+    accounting=("strict", "framed", "tablepuppet", "everything"),
 )
 EXPOSES = (
     *join_messages.EXPOSES,

@@ -19,7 +19,7 @@ ALGORITHM = AlgorithmInfo(
     attacks=("none", "prediction_recovery", "residual_labels"),
     # any codec: the multipliers stay at the server; rounded residuals make inexact updates
     remembered=("prediction", "residual"),
-    accounting=("strict", "tablepuppet", "everything"),
+    accounting=("strict", "framed", "tablepuppet", "everything"),
 )
 EXPOSES = join_messages.EXPOSES
 SEARCH = {**join_methods.ADMM, **codecs.ROUNDING}

@@ -20,7 +20,7 @@ ALGORITHM = AlgorithmInfo(
     # any codec: rounded predictions make noisy gradients; nothing is remembered of the batches' rows
     remembered=("gradient", "step"),
     assumes=("seed",),
-    accounting=("strict", "tablepuppet", "everything"),
+    accounting=("strict", "framed", "tablepuppet", "everything"),
 )
 EXPOSES = (
     *join_messages.EXPOSES,

@@ -18,7 +18,7 @@ ALGORITHM = AlgorithmInfo(
     privacy=("none", "label_dp", "dp_sgd", "tablepuppet"),
     attacks=("none", "prediction_recovery", "residual_labels"),
     # any codec: rounded predictions make noisy gradients; each batch has other rows, so nothing is remembered
-    accounting=("strict", "tablepuppet", "everything"),
+    accounting=("strict", "framed", "tablepuppet", "everything"),
 )
 EXPOSES = (*join_messages.EXPOSES, *join_messages.BATCHES)
 SEARCH = {**join_methods.SGD, **codecs.ROUNDING}

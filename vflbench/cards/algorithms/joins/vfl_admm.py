@@ -21,7 +21,7 @@ ALGORITHM = AlgorithmInfo(
     # any codec: the multipliers stay at the server; rounded residuals make inexact updates
     remembered=("prediction", "residual"),
     assumes=("join",),
-    accounting=("strict", "tablepuppet", "everything"),
+    accounting=("strict", "framed", "tablepuppet", "everything"),
 )
 EXPOSES = (
     join_messages.LABELS,

@@ -20,7 +20,7 @@ ALGORITHM = AlgorithmInfo(
     attacks=("none", "prediction_recovery", "residual_labels"),
     # any codec: rounded predictions make noisy gradients; each batch has other rows, so nothing is remembered
     assumes=("join",),
-    accounting=("strict", "tablepuppet", "everything"),
+    accounting=("strict", "framed", "tablepuppet", "everything"),
 )
 EXPOSES = (
     join_messages.LABELS,

@@ -18,7 +18,7 @@ ALGORITHM = AlgorithmInfo(
     models=("auto", "split_mlp", "mvcnn", "resnet", "resnet_bn", "linear", "mlp", "mlp10", "residual_mlp", "vertical"),
     exact="it sends nothing",
     assumes=("pooled",),
-    accounting=("strict",),
+    accounting=("strict", "framed"),
 )
 EXPOSES = ()
 SEARCH = token_methods.BLOCKS
