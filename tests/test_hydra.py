@@ -289,11 +289,19 @@ def test_a_preset_may_be_written_in_any_way_of_yaml(text: str, tmp_path: Path) -
     assert source.load_config("experiment/mine/two").config == {}
 
 
-def test_a_figure_that_is_no_text_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_a_figure_that_is_not_utf_8_stops_only_what_reads_it(encoding: str, tmp_path: Path) -> None:
     (tmp_path / "figure/mine").mkdir(parents=True)
-    (tmp_path / "figure/mine/one.yaml").write_bytes(b"\xff\xfe")
-    with pytest.raises(VflbenchError, match=r"one.yaml: is no text in UTF-8"):
-        Source("mine", f"vflbench://{tmp_path}").list("experiment/mine", None)
+    (tmp_path / "figure/mine/one.yaml").write_text("title: café\npresets:\n  mine/one: {seed: 3}\n", encoding=encoding)
+    (tmp_path / "figure/mine/two.yaml").write_text("presets:\n  mine/two: {seed: 4}\n")
+    for words in (["experiment=mine/two"], ["experiment=glasu/table4"], ["algorithm=vfl", "dataset=bank"]):
+        with config.session(words, tmp_path) as hydra:
+            assert config.plan(hydra, words, loading=False)
+    with (
+        config.session(["experiment=mine/one"], tmp_path) as hydra,
+        pytest.raises(VflbenchError, match=r"one\.yaml: is no text in UTF-8"),
+    ):
+        config.plan(hydra, ["experiment=mine/one"], loading=False)
 
 
 @pytest.mark.parametrize(

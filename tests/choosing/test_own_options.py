@@ -121,6 +121,17 @@ def test_a_file_in_place_of_the_folder_of_tuned_values_is_named(own: Path) -> No
         tune.ask(["algorithm=vfl", "dataset=of/ours", "trials=1"], str(own), str(own))
 
 
+def test_a_folder_that_cannot_be_written_to_is_named_before_the_search(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (own / "to").mkdir()
+    (own / "to/tuned").symlink_to(own / "locked")
+    (own / "locked").mkdir()
+    monkeypatch.setattr(tune.os, "access", lambda path, _: Path(path) != own / "locked")  # a test may be root's
+    with pytest.raises(VflbenchError, match="locked: cannot be written to: choose another --out DIR"):
+        tune.ask(["algorithm=vfl", "dataset=of/ours", "trials=1"], str(own / "to"), str(own))
+
+
 def test_rows_of_trials_are_replaced_only_where_asked(own: Path) -> None:
     words, file = ["algorithm=vfl", "dataset=of/ours", "trials=1"], own / "to/tuned/vfl.csv"
     file.parent.mkdir(parents=True)
@@ -132,7 +143,7 @@ def test_rows_of_trials_are_replaced_only_where_asked(own: Path) -> None:
 
 
 def test_what_the_user_has_in_the_files_stays_byte_for_byte(own: Path) -> None:
-    """A mark of Excel's, line ends of Windows, comments, more cells, and links."""
+    """A mark of Excel's, line ends of Windows, comments, more cells, links, and permissions."""
     trial = Trial(0, {"algorithm.lr": 0.5}, "", "completed", False, 0.9, 1.0, 2.0, 0.0, 0.0)
     method = Method("vfl", "none", ["algorithm=vfl"], {}, trials=[trial], best=0)
     before = f"\ufeff{HEADING}\r\n{BANK}\r\n# mine\r\n{BANK.strip()},more,cells\r\n"
@@ -140,11 +151,13 @@ def test_what_the_user_has_in_the_files_stays_byte_for_byte(own: Path) -> None:
     (own / "to/tuned").mkdir(parents=True)
     for name, text in mine.items():
         (own / f"mine.{name}").write_bytes(text.encode())
+        (own / f"mine.{name}").chmod(0o640)
         (own / f"to/tuned/vfl.{name}").symlink_to(own / f"mine.{name}")
     words = ["algorithm=vfl", "dataset=of/ours", "trials=1", "overwrite=true"]
     asked, place = tune.ask(words, str(own / "to"), str(own))
     tune.keep(own, Record({**asked.asked(), "metric": "auroc"}, methods=[method]), place, overwrite=True)
     assert place.file.is_symlink() and place.trials.is_symlink()
+    assert [(own / f"mine.{name}").stat().st_mode & 0o777 for name in mine] == [0o640, 0o640]
     assert (own / "mine.yaml").read_bytes().startswith(f"{mine['yaml']}of/ours:\n  found: ".encode())
     rows = (own / "mine.csv").read_bytes().decode()
     assert rows.startswith(f"{before}# the end\nof/ours,,0,yes,lr=0.5,") and rows.count("of/ours") == 1

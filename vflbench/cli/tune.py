@@ -189,8 +189,11 @@ def _place(asked: question.Question, out: str | None) -> Place:
     file = folder / "tuned" / f"{algorithm}.yaml"
     trials = docs / f"{algorithm}.csv" if out is None and docs.is_dir() else file.with_suffix(".csv")
     for path in (file, trials):
-        if not (nearest := next(one for one in path.parents if one.exists())).is_dir():
+        nearest = next(one for one in path.resolve().parents if one.exists())
+        if not nearest.is_dir():
             raise VflbenchError(f"{nearest}: is a file, not a folder")
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise VflbenchError(f"{nearest}: cannot be written to: choose another --out DIR")
     privacy = "" if asked.mechanism in (None, "none") else str(asked.mechanism)
     return Place(file, str(asked.dataset), privacy, trials)
 

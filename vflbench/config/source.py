@@ -9,6 +9,7 @@ import functools
 import io
 import os
 import pickle
+from collections.abc import Iterable
 from pathlib import Path
 
 from hydra.core.object_type import ObjectType
@@ -96,7 +97,7 @@ class Source(ConfigSource):
         group, _, paper = config_path.partition("/")
         if group == "experiment" and (inside := self.folder / "figure" / paper).is_dir():
             if results_filter is not ObjectType.GROUP:
-                written = {name for file in inside.glob("*.yaml") for name in presets(text_of(file))}
+                written = {name for file in inside.glob("*.yaml") for name in self._presets(file)}
                 files += [name.rpartition("/")[2] for name in written if self._figure(name)]
             if results_filter is not ObjectType.CONFIG:
                 files += [one.name for one in inside.iterdir() if one.is_dir()]
@@ -107,10 +108,17 @@ class Source(ConfigSource):
         paper, _, name = preset.rpartition("/")
         while name:
             file = self.folder / "figure" / paper / f"{name}.yaml"
-            if file.is_file() and preset in presets(text_of(file)):
+            if file.is_file() and preset in self._presets(file):
                 return file
             name = name.rpartition("_")[0]
         return None
+
+    def _presets(self, file: Path) -> Iterable[str]:
+        """The presets in a figure's file; of one that is not UTF-8 that of its name, and who loads that is told why."""
+        try:
+            return presets(text_of(file))
+        except VflbenchError:
+            return [file.relative_to(self.folder / "figure").with_suffix("").as_posix()]
 
 
 def text_of(file: Path) -> str:

@@ -53,7 +53,7 @@ from typing import Any
 import yaml
 
 from vflbench.config import config_dir, convert
-from vflbench.config.source import SCHEME, Source
+from vflbench.config.source import SCHEME, Source, text_of
 from vflbench.papers.claims import Claim, among
 from vflbench.papers.measured import ALONE, LEAST_SQUARES, LOCAL, TRAIN_LOSS, columns, to_easier
 from vflbench.plots.curves import Picture
@@ -187,9 +187,10 @@ def load(name: str) -> Definition:
     Raises
     ------
     ConfigError : every unknown key, missing key and mistyped value of its file.
+    VflbenchError : the file is not UTF-8.
     """
     path = config_dir() / "figure" / f"{name}.yaml"
-    values: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    values: Mapping[str, Any] = yaml.safe_load(text_of(path))
     definition, problems = convert(Definition, {**values, "name": name})
     if not problems:
         definition = replace(definition, numbers=[part for numbers in definition.numbers for part in numbers.parts()])

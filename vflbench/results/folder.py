@@ -10,6 +10,7 @@ import json
 import math
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,8 @@ def prepare(folder: Path, key: str = "hydra.run.dir=...") -> None:
 def atomic(path: Path, replace: bool = False) -> Iterator[Path]:
     """A temporary path beside `path`, moved onto it when the block ends well and removed otherwise.
 
-    `replace`: even a file that vflbench did not write; then no list names the new file.
+    `replace`: even a file that vflbench did not write; then no list names the new file. It has the permissions of the
+    file that it replaces.
 
     Raises
     ------
@@ -82,6 +84,8 @@ def atomic(path: Path, replace: bool = False) -> Iterator[Path]:
             inventory.writing(folder, temporary.relative_to(folder).as_posix())
         mode = 0o666 if folder is None else inventory.mode(folder)
         os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
+        if folder is None and path.exists():
+            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
