@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vflbench import registry
+from vflbench import config, registry
 from vflbench.choosing import baselines, candidates, question, spaces
 from vflbench.choosing.record import Method, Record, Trial
 from vflbench.cli import tune
@@ -78,6 +78,19 @@ def test_values_that_exist_already_are_kept(own: Path) -> None:
         with pytest.raises(VflbenchError, match=f"of/ours/{mechanism} already exists: replace it with overwrite=true"):
             tune.ask(noisy, str(to), str(own))
         tune.ask([*noisy, "overwrite=true"], str(to), str(own))
+
+
+def test_a_data_set_named_as_an_entry_with_noise_is_refused(own: Path) -> None:
+    """The entry `of/ours/label_dp` holds the values for of/ours with privacy=label_dp."""
+    (own / "dataset/of/ours").mkdir()
+    (own / "dataset/of/ours/label_dp.yaml").write_text("name: digits\n")
+    asked, _ = tune.ask(["algorithm=vfl", "dataset=of/ours/label_dp", "trials=1"], str(own / "to"), str(own))
+    told = "dataset=of/ours/label_dp: ends in the name of a mechanism"
+    with pytest.raises(ConfigError, match=told):
+        candidates.enter(asked)
+    words = ["algorithm=vfl", "dataset=of/ours/label_dp"]
+    with config.session(words, own) as hydra, pytest.raises(ConfigError, match=told):
+        config.plan(hydra, words)
 
 
 HEADING = ",".join(tune.TRIALS)

@@ -193,7 +193,7 @@ def options(hydra: Session, group: str) -> list[str]:
 
 
 def option_problems(hydra: Session, override: Override) -> list[Problem]:
-    """A problem for each option that the override names and that does not exist."""
+    """A problem for each option that the override names and that does not exist, or that tuned values would confuse."""
     group = override.key_or_group
     if group in TUNED:
         return _tuned_problems(hydra, override)
@@ -203,10 +203,13 @@ def option_problems(hydra: Session, override: Override) -> list[Problem]:
     found = [
         value for value in values_of(override) if value not in known and not (value is None and group == "experiment")
     ]
-    return [
+    problems = [
         Problem(group, as_typed(v), f"unknown {group}; there are: {', '.join(known)}", closest(str(v), known))
         for v in found
     ]
+    noises = tuple(f"/{noise}" for noise in options(hydra, "privacy")) if group == "dataset" else ()
+    taken = "ends in the name of a mechanism, as the entry of tuned values with its noise: rename the file"
+    return [*problems, *(Problem(group, v, taken) for v in values_of(override) if str(v).endswith(noises))]
 
 
 def _tuned_problems(hydra: Session, override: Override) -> list[Problem]:
