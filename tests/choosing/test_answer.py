@@ -230,7 +230,7 @@ def test_what_is_sent_once_is_in_the_floor_whatever_became_of_it(tmp_path: Path)
     once.trials[0].metric, once.trials[0].bytes = 0.8, 20.0
     line = answer.answer(tmp_path, record([vfl, once]))["floor"][-1]
     assert (line["label"], line["validation"], line["bytes"]) == ("Graph once", 0.8, 20.0)
-    assert line["reaches"] is False and "without a final" in line["note"]
+    assert line["reaches"] is False and "without a confirmation run" in line["note"]
     assert "Graph once 0.8" in " ".join(said(answer.answer(tmp_path, record([vfl, once])), tmp_path))
 
 
@@ -246,9 +246,12 @@ def test_a_search_without_finals_answers_by_its_trials(tmp_path: Path) -> None:
     made.finals, status = [], record([made])
     status.status = "interrupted"
     found = answer.answer(tmp_path, status)
-    assert found["winner"] == "vfl" and found["methods"][0]["basis"] == "tuning" and "no final" in found["sure"]
+    assert found["winner"] == "vfl" and found["methods"][0]["basis"] == "tuning" and "no confirmation runs" in found["sure"]
     assert said(found, tmp_path)[0].startswith("Not finished (interrupted)")
-    assert said(found, tmp_path)[1] == f"Missing: {'; '.join(found['missing'])}." and "all finals" in found["missing"]
+    assert (
+        said(found, tmp_path)[1] == f"Missing: {'; '.join(found['missing'])}."
+        and "all confirmation runs" in found["missing"]
+    )
     made.trials, made.best = [], None  # it was stopped before its first trial had ended
     found = answer.write(tmp_path, status)
     assert found["winner"] is None and found["floor"] and "any trial of vfl" in found["missing"]

@@ -26,7 +26,7 @@ def test_a_question_is_read() -> None:
     [
         (["target=1", "trials=1", "dataset=cora,bank"], r"dataset=cora,bank: several values: choose asks one question"),
         (["targt=1", "trials=1"], r"targt=1: unknown.*Did you mean 'target'"),
-        (["target=0.8"], "say how long it may take, or how many settings of each method it tries"),
+        (["target=0.8"], "say how long it may take, or how many configurations of each method it tries"),
         (["trials=2"], "say what must be reached on validation rows"),
         (["target=a", "trials=0"], "(?s)target=a: must be a number.*trials=0: must be a whole number of at least 1"),
         (["target=1", "budget=10"], "budget=10: must be a time above 0 with units, .* Did you mean '10m'"),

@@ -151,7 +151,7 @@ def test_each_further_seed_is_trained_once(tmp_path: Path) -> None:
     asked.budget, record.spent_seconds = 60.0, 61.0
     cut = Search(asked, tmp_path, record, [], Backend(train, lambda *_: {}, lambda _: None))
     cut.run()
-    assert record.status == "out of budget" and "before every promising setting" in record.notes[0]
+    assert record.status == "out of budget" and "before every promising configuration" in record.notes[0]
     assert Record.read(tmp_path).methods == record.methods
 
 
@@ -187,7 +187,7 @@ def test_a_range_is_widened_once_where_the_best_value_is_at_its_edge() -> None:
 def test_a_larger_budget_goes_on_with_what_a_smaller_one_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Record, "write", lambda *_: None)
     a = Method("glasu", "none", [], {}, [trial(0, 50.0, 0.81)], out="the budget ended before it was tried")
-    b = Method("ensemble", "none", [], {}, [trial(0, None, 0.7)], out="its shipped setting fails: no")
+    b = Method("ensemble", "none", [], {}, [trial(0, None, 0.7)], out="it fails with defaults: no")
     b.trials[0].status = "failed"
     search = searching(a, b, trials_each=8)
     search.record.status, search.record.notes = "out of budget", ["the budget was too small for 8 trials", "other"]
@@ -211,12 +211,12 @@ def test_a_stopped_search_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(KeyboardInterrupt):
         search.run()
     assert (search.record.status, a.best, b.out) == ("interrupted", 0, "the search was stopped before it was tried")
-    first = "any trial of ensemble", "trials of each method after 0, up to 8", "all finals"
+    first = "any trial of ensemble", "trials of each method after 0, up to 8", "all confirmation runs"
     assert search.record.missing() == list(first)
     b.trials, search.record.trials_each = [trial(0, None, 0.7)], 8
-    assert search.record.missing() == ["all finals"]
+    assert search.record.missing() == ["all confirmation runs"]
     a.finals = ["finals/glasu/seed2"]
-    assert search.record.missing() == ["finals of glasu with seed 1, 3"]
+    assert search.record.missing() == ["confirmation runs of glasu with seed 1, 3"]
     search.record.status = "complete"
     assert search.record.missing() == []
 
@@ -282,7 +282,7 @@ def test_more_trials_after_a_final_has_begun_are_told(monkeypatch: pytest.Monkey
     method = Method("glasu", "none", [], {}, trials=[trial(0, 1.0, 0.9)], best=0, finals=["finals/glasu/1"])
     search = searching(method, trials_each=1)
     search.run()  # of eight that were asked for
-    assert "settings stay, as a final has begun: methods are compared on 1 trials each" in search.record.notes
+    assert "confirmation runs have begun, so methods are compared on 1 trials each" in search.record.notes
 
 
 def test_no_method_takes_the_time_of_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,7 +310,7 @@ def test_at_a_rung_the_best_third_goes_on() -> None:
     """Costs of 10, 20, ... 90: rungs at a ninth and a third of 90, that is at 10 and 30."""
     paths = [halving.path_of(rows(*values), "accuracy", "max", "bytes") for values in ([0.5] * 9, [0.6] * 9)]
     halt = Halving("accuracy", "max", "bytes", 90.0, paths)
-    assert halt(rows(0.55)) == "behind other settings of its method at 10 bytes"
+    assert halt(rows(0.55)) == "behind other configurations of its method at 10 bytes"
     assert halt(rows(0.65)) is None
     assert halt(rows(0.65, 0.65)) is None
     assert halt(rows(0.65, 0.65, 0.2)) is None  # the best so far counts
@@ -351,7 +351,7 @@ def test_at_a_rung_trials_are_compared_at_equal_cost() -> None:
     """The others were first looked at when they had cost 12 or 25, this trial at 10."""
     halt = Halving("accuracy", "max", "bytes", 90.0, [[(first, 0.6), (50.0, 0.7)] for first in (12.0, 12.0, 25.0)])
     assert halt(rows(0.5)) is None  # at 10 they had nothing
-    assert halt(rows(0.5, 0.5, 0.5)) == "behind other settings of its method at 30 bytes"
+    assert halt(rows(0.5, 0.5, 0.5)) == "behind other configurations of its method at 30 bytes"
     assert halt(rows(0.5, 0.5, 0.65)) is None
 
 
@@ -407,7 +407,7 @@ def test_two_searches_find_the_same_and_one_that_was_killed_too(tmp_path: Path) 
         command[4:10] = reversed(command[4:10])  # the order of the words is nothing of the question
     so_far = json.loads((tmp_path / "c" / "answer.json").read_text())
     assert so_far["status"] == "interrupted" and so_far["winner"] and (tmp_path / "c" / "answer.html").is_file()
-    assert so_far["missing"][-1].startswith(("all finals", "finals of "))
+    assert so_far["missing"][-1].startswith(("all confirmation runs", "confirmation runs of "))
     assert choose(tmp_path / "c", "trials=2", "resume=true") == 0
     assert timeless(tmp_path / "c") == first
 
@@ -417,7 +417,7 @@ def test_of_a_graph_alone_and_centralised_are_trained(tmp_path: Path) -> None:
     words = ["choose", "dataset=digits_graph", "target=0.1", "algorithm=graph_once", "trials=1", "rounds=3"]
     assert cli.command([*words, f"out={tmp_path / 'a'}"]) == 0
     floor = {line["name"]: line for line in json.loads((tmp_path / "a" / "answer.json").read_text())["floor"]}
-    assert floor["alone"]["note"] == "algorithm=standalone_gnn, its shipped setting, seed 1"
+    assert floor["alone"]["note"] == "algorithm=standalone_gnn with defaults, seed 1"
     assert floor["alone"]["bytes"] == 0 and floor["centralised"]["validation"] > 0
     assert floor["alone"]["test"] is not None and floor["centralised"]["note"].startswith("algorithm=centralized_gnn")
 

@@ -126,7 +126,7 @@ def test_nothing_is_impossible_until_all_were_tried(tmp_path: Path) -> None:
 
 def test_a_method_without_a_space_has_one_setting_and_one_that_fails_has_no_more(tmp_path: Path) -> None:
     one, failing = tuned(tmp_path, "vfl", range(1), reaches=True), tuned(tmp_path, "svfl", range(1))
-    one.space, failing.out = {}, "its shipped setting fails: out of memory"
+    one.space, failing.out = {}, "it fails with defaults: out of memory"
     made = record([one, failing, tuned(tmp_path, "avfl", range(4))])
     made.trials_each = 4
     assert trial_counts.count(made)["as_often"] == ["vfl", "avfl"]

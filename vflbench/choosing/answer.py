@@ -197,7 +197,7 @@ def _once(rows: Sequence[Mapping[str, Any]], record: Record, target: float) -> l
     line = {"name": ONCE[0], "label": label(method.algorithm, method.privacy), "validation": trial.metric, "test": None}
     reaches = baselines.reaches(trial.metric, target, record.question["goal"])
     line |= {"bytes": trial.bytes, "seconds": trial.seconds, "reaches": reaches}
-    return [line | {"note": f"{note}; its best trial, without a final"}]
+    return [line | {"note": f"{note}; its best trial, without a confirmation run"}]
 
 
 def _data(question: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, Any]:
@@ -265,7 +265,7 @@ def _sure(rows: Sequence[Mapping[str, Any]], winner: Ranked | None, often: Mappi
     first, less = rows[0], {one["name"] for one in often["less"]}
     share = f"It reached the target in {first['reached']} of {first['of']} seeds{' so far' * (first['name'] in less)}"
     if first["basis"] == "tuning":
-        return f"{share}. There was no final: this is the run of tuning, and it may have been lucky."
+        return f"{share}. There were no confirmation runs: this is a single run of tuning, and it may have been lucky."
     others = [row for row in rows[1:] if row["place"] is not None and row["reached"]]
     if not others:
         return f"{share}. {_no_other(rows, often)}."

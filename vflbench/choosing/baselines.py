@@ -34,7 +34,7 @@ def tasks(record: Record, question: Question, folder: Path) -> Iterator[Task]:
 def level(run: Run) -> dict[str, Any]:
     """What a run of `tasks` shows, as an entry of the record's floor."""
     summary, found = run.summary, score_of(run.summary["metric"])
-    learner = f"algorithm={summary['algorithm']}, its shipped setting, seed {summary['seed']}"
+    learner = f"algorithm={summary['algorithm']} with defaults, seed {summary['seed']}"
     return {
         "metric": summary["metric"]["name"],
         "value": found,

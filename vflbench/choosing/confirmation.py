@@ -28,7 +28,7 @@ class Confirmation:
         for task, failure in self.train(self._repeats()):
             self.journal.keep(task, failure)
         if self._unrepeated():
-            self.journal.note(f"{CUT} ended before every promising setting was trained with every seed")
+            self.journal.note(f"{CUT} ended before every promising configuration was trained with every seed")
 
     def _unrepeated(self) -> list[tuple[Method, Trial, int]]:
         """The runs with further seeds that are not there yet."""
@@ -65,7 +65,7 @@ class Confirmation:
                 self.journal.note(f"{folder} failed: {failure}")
             self.journal.write()
             status = run.summary["status"] if run is not None else failure
-            self.journal.report(f"[final] {method.name}, {Path(folder).name}: {status}")
+            self.journal.report(f"[confirmation] {method.name}, {Path(folder).name}: {status}")
         late = [folder for folder, begun in self.record.running.items() if begun.get("late")]
         untried = not finalists and self.journal.over(self.journal.share)
         cut = untried or (self.record.missing() and (late or self.journal.over()))

@@ -46,7 +46,7 @@ class Halving:
             return None
         path = path_of(rows, self.metric, self.goal, self.axis)
         rung = self._pruned_at(path)
-        return None if rung is None else f"behind other settings of its method at {rung:.3g} {self._unit}"
+        return None if rung is None else f"behind other configurations of its method at {rung:.3g} {self._unit}"
 
     @property
     def _unit(self) -> str:

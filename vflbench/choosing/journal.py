@@ -111,7 +111,7 @@ class Journal:
         trials.append(trial)
         trials.sort(key=lambda one: (one.number, one.seed or 0))
         if trial.number == 0 and trial.seed is None and trial.status == "failed":
-            method.out = f"its shipped setting fails: {trial.reason}"
+            method.out = f"it fails with defaults: {trial.reason}"
         self.write()
         which = f"trial {trial.number}" + (f", seed {trial.seed}" if trial.seed is not None else "")
         self.report(f"[{which}] {method.name}: {self._in_words(trial)}")
@@ -135,7 +135,7 @@ def _judge(trial: Trial, run: reader.Run, target: float | None) -> None:
         trial.status = PRUNED
         if str(trial.reason).startswith(tuple(LIMITS.values())):
             lost = f"{MARGIN:g} times the least cost so far: it cannot win any more"
-            again = f"{CONFIRMING_MARGIN:g} times what its setting took with the first seed"
+            again = f"{CONFIRMING_MARGIN:g} times what its configuration took with the first seed"
             trial.reason = f"it spent more than {lost if trial.seed is None else again}"
     if trial.status == "failed" or not len(run.curve):
         return

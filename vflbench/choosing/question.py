@@ -142,7 +142,7 @@ def parse(words: Sequence[str], verb: str, config_dir: str | None = None) -> Que
     question.seeds = _count(given, "seeds", problems) or 1
     question.prune = "prune" not in given or _flag(given, "prune", problems)
     if not {"budget", "trials"} & given.keys():
-        allowed = "say how long it may take, or how many settings of each method it tries: budget=30m or trials=8"
+        allowed = "say how long it may take, or how many configurations of each method it tries: budget=30m or trials=8"
         problems.append(Problem("budget", MISSING, allowed))
     refuse(told_once(problems))
     return question

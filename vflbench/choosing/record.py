@@ -133,14 +133,16 @@ class Record:
             for method in self.methods
             if method.out is None and method.best is not None
         ]
-        finals = [f"finals of {name} with seed {', '.join(map(str, left))}" for name, left in lacking if left]
+        finals = [
+            f"confirmation runs of {name} with seed {', '.join(map(str, left))}" for name, left in lacking if left
+        ]
         if self.status == "complete" or any(method.finals for method in self.methods):
             return [] if self.status == "complete" else finals
         untried = ", ".join(method.name for method in self.methods if not method.trials)
         said = [f"any trial of {untried}"] if untried else []
         if asked is None or self.trials_each < asked:
             said.append(f"trials of each method after {self.trials_each}" + (f", up to {asked}" if asked else ""))
-        return [*said, *(["all finals"] if seeds else [])]
+        return [*said, *(["all confirmation runs"] if seeds else [])]
 
     @classmethod
     def read(cls, folder: Path) -> Record:

@@ -47,9 +47,7 @@ class Search:
                     self.confirmation.repeat()
                     self._choose()
                 elif (self.question.trials or 0) > (each := self.record.trials_each):
-                    self.journal.note(
-                        f"settings stay, as a final has begun: methods are compared on {each} trials each"
-                    )
+                    self.journal.note(f"confirmation runs have begun, so methods are compared on {each} trials each")
                 cut = any(note.startswith(CUT) for note in self.record.notes)
                 self.record.status = "finals" if self.question.finals else "out of budget" if cut else "complete"
                 if self.question.finals:
@@ -103,7 +101,7 @@ class Search:
             raise VflbenchError(f"no method runs on these data: {max(reasons, key=reasons.count)}")
         for method in entered:
             if not method.space:
-                self.journal.note(f"{method.name} has no key to search: one setting is tried")
+                self.journal.note(f"{method.name} has no key to search: one configuration is tried")
         record.methods = sorted(entered, key=lambda method: math.inf if method.expected is None else method.expected)
         self.journal.write()
 

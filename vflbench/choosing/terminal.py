@@ -53,7 +53,7 @@ def lines(found: Mapping[str, Any], folder: Path) -> list[tuple[str, str]]:
         sent = human_bytes(tuning["bytes"])
         text = f"Tuning: {tuning['trials']} trials, {tuning['pruned']} stopped early; they sent {sent} in all."
         said.append((text, "dim"))
-    counts = {"did not enter": len(found["excluded"]), "did not come to the final": len(found["out"])}
+    counts = {"did not enter": len(found["excluded"]), "did not come to confirmation runs": len(found["out"])}
     left = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     if left:
         said.append((f"Left out: {left}; the page says why.", "dim"))

@@ -58,7 +58,7 @@ def command(args: list[str]) -> int:
     parser = ArgumentParser(
         prog="vflbench tune",
         usage=USAGE,
-        description="Search a method's settings: the best validation metric, or with target= the least cost to it.",
+        description="Tune a method: search for the best validation metric, or with target= for the least cost to it.",
     )
     parser.add_argument("words", nargs="*", help="what to tune")
     parser.add_argument(
