@@ -246,7 +246,8 @@ def test_a_search_without_finals_answers_by_its_trials(tmp_path: Path) -> None:
     made.finals, status = [], record([made])
     status.status = "interrupted"
     found = answer.answer(tmp_path, status)
-    assert found["winner"] == "vfl" and found["methods"][0]["basis"] == "tuning" and "no confirmation runs" in found["sure"]
+    assert found["winner"] == "vfl" and found["methods"][0]["basis"] == "tuning"
+    assert "no confirmation runs" in found["sure"]
     assert said(found, tmp_path)[0].startswith("Not finished (interrupted)")
     assert (
         said(found, tmp_path)[1] == f"Missing: {'; '.join(found['missing'])}."
