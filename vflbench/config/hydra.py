@@ -58,7 +58,9 @@ class Session:
         """The configuration, `hydra` included; from now on `${hydra:...}` refers to it."""
         mode = RunMode.MULTIRUN if sweep else RunMode.RUN
         cfg = self.loader.load_configuration("config", list(overrides), mode, validate_sweep_overrides=not sweep)
-        HydraConfig.instance().set_config(cfg)
+        OmegaConf.set_readonly(cfg.hydra, True)
+        known: Any = HydraConfig.instance()
+        known.cfg = cfg  # its `set_config` makes a copy first, of which a command would make five
         return cfg
 
     def groups(self) -> frozenset[str]:
