@@ -1,4 +1,4 @@
-"""A rule over every entry of a registry as one test, which names all entries that break it."""
+"""Many cases of one test: as one test, which names all cases that break it, or few of them in the fast tests."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
+
+import pytest
 
 
 def for_each(
@@ -34,3 +36,11 @@ def for_each(
         return every_case
 
     return decorate
+
+
+def few_fast(cases: Iterable[Any], fast: int = 1) -> list[Any]:
+    """Parameters of a test: the first cases in the fast tests, the others in the slow ones."""
+    every = [
+        one if hasattr(one, "marks") else pytest.param(*(one if isinstance(one, tuple) else [one])) for one in cases
+    ]
+    return [*every[:fast], *(one._replace(marks=[*one.marks, pytest.mark.slow]) for one in every[fast:])]

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 import vflbench
+from tests.every import few_fast
 from vflbench import cli, config, registry
 from vflbench.cli.help import help_text
 from vflbench.cli.words import made_up
@@ -223,7 +224,8 @@ def test_a_run_that_cannot_start_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    "key", ["hydra.run.dir=", "hydra.run.dir=''", "hydra.run.dir=' '", "hydra.run.dir=.", "hydra.run.dir=sub/.."]
+    "key",
+    few_fast(["hydra.run.dir=.", "hydra.run.dir=", "hydra.run.dir=''", "hydra.run.dir=' '", "hydra.run.dir=sub/.."]),
 )
 def test_a_folder_with_files_of_the_users_is_refused(
     vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], key: str
@@ -243,6 +245,7 @@ def test_a_folder_with_files_of_the_users_is_refused(
     assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_a_sweep_and_a_run_do_not_take_each_others_folder(
     vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -264,6 +267,7 @@ def test_a_sweep_and_a_run_do_not_take_each_others_folder(
         )
 
 
+@pytest.mark.slow
 def test_a_run_without_its_manifest_is_named_and_replaced_on_demand(
     vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -278,7 +282,7 @@ def test_a_run_without_its_manifest_is_named_and_replaced_on_demand(
     assert vfl(*TOY, "hydra.run.dir=run", "overwrite=true") == 0 and Path("run/manifest.json").is_file()
 
 
-@pytest.mark.parametrize("inside", ["checkpoint", "model/mine"])
+@pytest.mark.parametrize("inside", few_fast(["checkpoint", "model/mine"]))
 def test_a_run_does_not_take_a_folder_of_another_runs(
     vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], inside: str
 ) -> None:
@@ -306,7 +310,7 @@ def test_a_sweeps_jobs_stay_below_its_folder(
     assert "hydra.sweep.subdir" in capsys.readouterr().err and list(Path().iterdir()) == []
 
 
-@pytest.mark.parametrize(("seed", "said"), [(MEMORY, "1.42 PiB"), (GPU, "80 GiB")])
+@pytest.mark.parametrize(("seed", "said"), few_fast([(MEMORY, "1.42 PiB"), (GPU, "80 GiB")]))
 def test_too_little_memory_is_no_bug(
     vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], seed: int, said: str
 ) -> None:
@@ -317,6 +321,7 @@ def test_too_little_memory_is_no_bug(
     assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_that_diverged_says_so_and_a_sweep_goes_on(
     vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -332,6 +337,7 @@ def test_a_run_that_diverged_says_so_and_a_sweep_goes_on(
         assert capsys.readouterr().err.splitlines()[-1] == "1 of 1 jobs diverged"
 
 
+@pytest.mark.slow
 def test_a_sweep_in_which_nothing_ran(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     for words in ((), ("dry_run=true",)):
         assert vfl("-m", "algorithm=toy", "dataset=toy_rows", "seed=0,1", *words) == 1
@@ -348,6 +354,7 @@ def test_an_unwritable_folder(vfl: Callable[..., int], capsys: pytest.CaptureFix
     assert "hydra.run.dir=file/below: cannot be a folder" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_start_leaves_an_unfinished_one_as_it_was(vfl: Callable[..., int]) -> None:
     with pytest.raises(SystemExit):
         vfl(*TOY, f"seed={KILLED}", "hydra.run.dir=k")
@@ -395,6 +402,7 @@ def test_an_ended_run_is_refused_before_anything_is_written(
     assert json.loads(Path("a/manifest.json").read_text())["config"]["rounds"] == 9
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_has_its_way_free(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         vfl(*TOY, f"seed={KILLED}", "hydra.run.dir=k")
@@ -432,6 +440,7 @@ def test_an_unfinished_run_is_continued_only_when_asked(
     assert "starting a new one" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.draws("runs")
 def test_starts_at_one_moment_have_folders_of_their_own(
     vfl: Callable[..., int], monkeypatch: pytest.MonkeyPatch
@@ -451,6 +460,7 @@ def test_starts_at_one_moment_have_folders_of_their_own(
     assert sorted(path.name for path in Path("outputs/multirun").iterdir()) == [name, f"{name}_2", f"{name}_3"]
 
 
+@pytest.mark.slow
 def test_of_two_unfinished_runs_the_newer_one_goes_on_though_the_clock_was_set_back_between_them(
     vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -462,6 +472,7 @@ def test_of_two_unfinished_runs_the_newer_one_goes_on_though_the_clock_was_set_b
     assert f"continuing {Path('outputs/newer')}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_text_from_the_environment_is_in_no_file(vfl: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "hunter2-hunter2")
     secret = ["data_root=/x/${oc.env:TOKEN}", "algorithm.combine=${oc.env:HOW,avg}", "hydra.run.dir=a"]
@@ -514,6 +525,7 @@ def test_pictures_are_drawn_of_runs_alone_and_of_whole_sweeps_or_on_demand(
     assert vfl("-m", *TOY, "plot=auto,none") == 1 and "give one value" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_cannot_be_drawn_says_why(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     Path("empty").mkdir()
     assert vfl("plot", "empty") == 1 and "no run is in empty" in capsys.readouterr().err
@@ -527,6 +539,7 @@ def test_what_cannot_be_drawn_says_why(vfl: Callable[..., int], capsys: pytest.C
     assert not list(Path().rglob("*.png"))
 
 
+@pytest.mark.slow
 @pytest.mark.draws("runs")
 def test_a_sweep_goes_on_after_failed_and_impossible_jobs(
     vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
@@ -591,17 +604,15 @@ def test_a_bug_in_one_job_leaves_a_status_and_the_others_go_on(
 
 @pytest.mark.parametrize(
     ("swept", "key", "expected"),
-    [
-        (["seed=0,1,2"], "seed", [0, 1, 2]),
-        pytest.param(["seed=range(0,5)"], "seed", [0, 1, 2, 3, 4], marks=pytest.mark.slow),
-        pytest.param(
-            *(["seed=range(1,6,2)", "algorithm.parties=2,3"], "seed", [1, 1, 3, 3, 5, 5]), marks=pytest.mark.slow
-        ),
-        (["algorithm.lr=0.1,0.01", "seed=3,4"], "algorithm.lr", [0.1, 0.1, 0.01, 0.01]),
-        (["algorithm.fanout=[1,2],[3]"], "algorithm.fanout", [[1, 2], [3]]),
-        pytest.param(["network=glob(us_*)"], "network.name", ["us_uk", "us_us"], marks=pytest.mark.slow),
-        (["network=glob(*,exclude=[us_*,o*,i*])"], "network.name", ["cost_ratio", "lan"]),
-    ],
+    few_fast(
+        [
+            (["algorithm.lr=0.1,0.01", "seed=3,4"], "algorithm.lr", [0.1, 0.1, 0.01, 0.01]),
+            (["seed=range(1,6,2)", "algorithm.parties=2,3"], "seed", [1, 1, 3, 3, 5, 5]),
+            (["algorithm.fanout=[1,2],[3]"], "algorithm.fanout", [[1, 2], [3]]),
+            (["network=glob(us_*)"], "network.name", ["us_uk", "us_us"]),
+            (["network=glob(*,exclude=[us_*,o*,i*])"], "network.name", ["cost_ratio", "lan"]),
+        ]
+    ),
     ids=lambda value: (
         " ".join(value) if isinstance(value, list) and isinstance(value[0], str) and "=" in value[0] else ""
     ),
@@ -613,6 +624,7 @@ def test_what_can_be_swept(vfl: Callable[..., int], swept: list[str], key: str, 
     assert found == expected and not Path("s", str(len(expected))).exists()
 
 
+@pytest.mark.slow
 def test_two_jobs_of_a_sweep_have_two_folders(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert vfl("-m", *TOY, "seed=0,1", "hydra.sweep.dir=s", "hydra.sweep.subdir=${algorithm.name}") == 1
     err = capsys.readouterr().err.replace(os.sep, "/")
@@ -621,6 +633,7 @@ def test_two_jobs_of_a_sweep_have_two_folders(vfl: Callable[..., int], capsys: p
     assert [summary(f"s/toy_{n}")["seed"] for n in (0, 1)] == [0, 1]
 
 
+@pytest.mark.slow
 def test_nothing_is_written_where_another_process_runs(
     vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -687,6 +700,7 @@ def test_a_sweep_is_resumed_in_its_own_folder_only(vfl: Callable[..., int], caps
     assert "hydra.sweep.dir" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_sweep(vfl: Callable[..., int]) -> None:
     assert vfl("-m", *TOY, f"seed=0,{INTERRUPTED},1", "hydra.sweep.dir=s") == 130
     assert not Path("s/2").exists()
@@ -718,6 +732,7 @@ def test_list_and_data(vfl: Callable[..., int], capsys: pytest.CaptureFixture[st
     )
 
 
+@pytest.mark.slow
 def test_cfg_shows_what_a_run_would_use(vfl: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     """An option of the user's takes the place of ours of that name, for a run and for --cfg alike."""
     for group, name, text in (

@@ -199,6 +199,7 @@ def test_what_others_may_see(tmp_path: Path) -> None:
         answer.answer(tmp_path, record(made, demand="secret"))
 
 
+@pytest.mark.slow
 def test_an_unverified_method_meets_no_requirement_and_is_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +260,7 @@ def test_a_search_without_finals_answers_by_its_trials(tmp_path: Path) -> None:
     assert "Missing: any trial of vfl" in (tmp_path / found["page"]).read_text()
 
 
+@pytest.mark.slow
 def test_what_the_budget_left_out_is_said_beside_the_answer(tmp_path: Path) -> None:
     made = record([method(tmp_path, "vfl", FEW)], budget_seconds=5.0)
     made.notes = ["svfl has no key to search", "the budget ended before every method was tried once: svfl was not"]

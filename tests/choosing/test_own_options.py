@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.every import few_fast
 from vflbench import config, registry
 from vflbench.choosing import baselines, candidates, question, spaces
 from vflbench.choosing.record import Method, Record, Trial
@@ -37,7 +38,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "path", sorted((REPOSITORY / "examples" / "dataset").glob("*.yaml")), ids=lambda path: path.stem
+    "path", few_fast(sorted((REPOSITORY / "examples" / "dataset").glob("*.yaml"))), ids=lambda path: path.stem
 )
 def test_every_data_set_of_the_examples_is_known_by_its_own_name(path: Path, own: Path) -> None:
     one = asked(f"dataset={path.stem} algorithm=vfl_sgd", EXAMPLES)
@@ -48,6 +49,7 @@ def test_every_data_set_of_the_examples_is_known_by_its_own_name(path: Path, own
     assert not list(baselines.tasks(record, one, Path("x")))  # tables: trees are the reference
 
 
+@pytest.mark.slow
 def test_an_algorithm_of_the_users_enters_by_its_option(own: Path) -> None:
     methods, excluded = candidates.enter(asked("dataset=of/ours algorithm=mine,vfl", own))
     assert [(one.algorithm, one.registered) for one in methods] == [("mine", "vfl"), ("vfl", "vfl")] and not excluded
@@ -176,6 +178,7 @@ def test_what_the_user_has_in_the_files_stays_byte_for_byte(own: Path) -> None:
     assert rows.startswith(f"{before}# the end\nof/ours,,0,yes,lr=0.5,") and rows.count("of/ours") == 1
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_an_own_option_is_told(own: Path) -> None:
     with pytest.raises(ConfigError, match=r"algorithm=mien: unknown algorithm.* Did you mean 'mine'"):
         asked("algorithm=mien", own)

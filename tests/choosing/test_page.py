@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.choosing.made import curves, method, record
+from tests.every import few_fast
 from tests.plots.poison import COMMANDS, MARKUP
 from vflbench.choosing import answer, page, page_figures, terminal
 from vflbench.choosing.record import Excluded, Record, Trial
@@ -58,7 +59,7 @@ def poisoned(folder: Path, poison: str) -> Record:
 
 
 @LONG
-@pytest.mark.parametrize("poison", [MARKUP.replace("{mark}", "m"), COMMANDS.replace("{mark}", "m")])
+@pytest.mark.parametrize("poison", few_fast([MARKUP.replace("{mark}", "m"), COMMANDS.replace("{mark}", "m")]))
 def test_no_text_is_markup_or_a_command(tmp_path: Path, poison: str) -> None:
     found = answer.answer(tmp_path, poisoned(tmp_path, poison.replace("\ud800", "")))
     html = page.to_html(found, tmp_path)
@@ -88,6 +89,7 @@ def test_no_text_runs_in_a_browser(tmp_path: Path, browser: Any) -> None:
     browser.set_window_size(1280, 1000)
 
 
+@pytest.mark.slow
 def test_epsilons_of_several_kinds_are_not_on_one_axis(tmp_path: Path) -> None:
     def noised(epsilon: float, covers: str) -> dict[str, Any]:
         about = {"delta": 1e-5, "unit": "row", "neighbouring": "replace_one", "covers": covers}

@@ -422,6 +422,7 @@ def test_of_a_graph_alone_and_centralised_are_trained(tmp_path: Path) -> None:
     assert floor["alone"]["test"] is not None and floor["centralised"]["note"].startswith("algorithm=centralized_gnn")
 
 
+@pytest.mark.slow
 def test_an_interrupt_finds_no_first_import_of_pandas() -> None:
     """Interrupted, it fails when it is tried again, and the answer so far needs it."""
     lines = ["import sys", "from vflbench.cli import choose", "seen = lambda *_: sys.exit('pandas' not in sys.modules)"]
