@@ -189,6 +189,7 @@ def test_the_users_own_option_is_checked_too(mine: Path) -> None:
         plan("algorithm=broken", user_dir=mine)
 
 
+@pytest.mark.slow
 def test_a_preset_that_sweeps(mine: Path) -> None:
     (mine / "experiment" / "p.yaml").write_text(
         "# @package _global_\ndefaults:\n  - override /algorithm: toy\n  - override /dataset: toy_graph\nrounds: 5\n"
@@ -221,6 +222,7 @@ presets:  # a comment
     rounds: ${idiv:9,3}"""
 
 
+@pytest.mark.slow
 def test_a_preset_is_found_in_the_file_of_its_figure(mine: Path) -> None:
     """The longest that its name begins with; a file of its own comes first."""
     figures = mine / "figure" / "own"
@@ -255,6 +257,7 @@ def test_a_text_that_names_no_tuned_values_is_refused(word: str) -> None:
         plan("algorithm=vfl", "dataset=bank", word)
 
 
+@pytest.mark.slow
 def test_tuned_values_of_another_network_are_left_out(mine: Path) -> None:
     (mine / "tuned" / "vfl").mkdir(parents=True)
     (mine / "tuned" / "vfl" / "breast_cancer.yaml").write_text("# @package _global_\nmodel:\n  embedding: 3\n")
@@ -269,6 +272,7 @@ def test_tuned_values_of_another_network_are_left_out(mine: Path) -> None:
     assert "model.embedding" in problems(*run, "model=linear", "model.embedding=3", base=(), user_dir=mine)
 
 
+@pytest.mark.slow
 def test_values_tuned_with_noise_count_instead_of_the_others(mine: Path) -> None:
     run = ("algorithm=vfl", "dataset=breast_cancer", "dataset.problem=learning")
     entries = {
@@ -291,6 +295,7 @@ def test_values_tuned_with_noise_count_instead_of_the_others(mine: Path) -> None
         assert config is not None and (config.algorithm.lr, config.algorithm.batch_size) == values, words
 
 
+@pytest.mark.slow
 def test_a_run_and_a_sweep_leave_values_of_another_network_out_too(tmp_path: Path) -> None:
     from vflbench import cli
 
@@ -477,6 +482,7 @@ def test_a_preset_may_set_keys_that_none_has_no_use_for() -> None:
         config.to_config(values)
 
 
+@pytest.mark.slow
 def test_a_sweep_leaves_out_keys_that_one_of_its_methods_lacks() -> None:
     """Jobs that differ in nothing else are done once; the words say what was left out."""
     methods = ("algorithm=svfl,vfl_sgd", "dataset=breast_cancer")

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.every import few_fast
 from vflbench.cli import command
 
 N = 200
@@ -202,10 +203,10 @@ def test_how_rows_are_matched_without_an_id(here, capsys):
 
 @pytest.mark.parametrize(
     ("name", "advice"),
-    [
+    few_fast([
         ("kranke.db", "dataset=sql reads"), ("sqlite:///kranke.db", "dataset=sql reads"),
         ("graph.npz", "dataset=graph_files reads"), ("graph", "It is a folder: name the files in it"),
-    ],
+    ], 2),
 )  # fmt: skip
 def test_what_is_no_table(here, capsys, name, advice):
     sqlite3.connect(here / "kranke.db").execute("create table t (id, x)").connection.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hydra.types import RunMode
 
+from tests.every import few_fast
 from vflbench import cli, config
 from vflbench.config import layers
 
@@ -74,13 +75,20 @@ def _at(cfg: object, key: str) -> object:
 
 @pytest.mark.parametrize(
     ("preset", "lr", "file"),
-    [
-        ("# @package _global_\ndefaults: [{/experiment@_global_: inner}, _self_]\n", 0.01, "inner"),
-        ("# @package _global_\ndefaults: [{/experiment@_global_: [inner]}, _self_]\nalgorithm: {lr: 3}\n", 3, "outer"),
-        ("# @package _global_\ndefaults: [_self_, inner@_here_]\nalgorithm: {lr: 3}\n", 0.01, "inner"),
-        ("# @package _global_.algorithm\nlr: 3\nbatch_size: 64\n", 3, "outer"),
-        ("# @package algorithm\ndefaults: [values@_here_]\n", 3, "values"),
-    ],
+    few_fast(
+        [
+            ("# @package _global_\ndefaults: [{/experiment@_global_: inner}, _self_]\n", 0.01, "inner"),
+            (
+                "# @package _global_\ndefaults: [{/experiment@_global_: [inner]}, _self_]\nalgorithm: {lr: 3}\n",
+                3,
+                "outer",
+            ),
+            ("# @package _global_\ndefaults: [_self_, inner@_here_]\nalgorithm: {lr: 3}\n", 0.01, "inner"),
+            ("# @package _global_.algorithm\nlr: 3\nbatch_size: 64\n", 3, "outer"),
+            ("# @package algorithm\ndefaults: [values@_here_]\n", 3, "values"),
+        ],
+        2,
+    ),
 )
 def test_included_files_count_where_hydra_merges_them(preset: str, lr: float, file: str, tmp_path: Path) -> None:
     (tmp_path / "experiment").mkdir()
@@ -167,6 +175,7 @@ def test_a_typed_mapping_is_its_keys() -> None:
     assert (found.name, found.values["network.client_server.latency_ms"]) == ("typed", 5)
 
 
+@pytest.mark.slow
 def test_only_what_nobody_wrote_or_typed_may_adapt_to_the_data(mine: Path) -> None:
     def found(*words: str) -> frozenset[str]:
         given = ["algorithm=vfl", "dataset=bank", *words]
@@ -203,6 +212,7 @@ def test_keys_that_are_no_values_of_a_configuration_are_explained(explain: Calla
     assert explain("experiment") == "experiment=null, default, from conf/config.yaml\n"
 
 
+@pytest.mark.slow
 def test_a_sweep_of_algorithms_is_explained_with_the_first(explain: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment/two.yaml").write_text(

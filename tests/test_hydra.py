@@ -18,6 +18,7 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 import vflbench
+from tests.every import few_fast
 from vflbench import cli, config, registry
 from vflbench.cli.list import runnable
 from vflbench.config import overlay
@@ -63,16 +64,19 @@ def test_a_quoted_text_is_read_as_it_is() -> None:
 @pytest.mark.parametrize("mode", [pytest.param(RunMode.RUN, marks=pytest.mark.slow), RunMode.MULTIRUN])
 @pytest.mark.parametrize(
     "typed",
-    [
-        ["algorithm=vfl_sgd", "dataset=star_schema", "rounds=2", "hydra.run.dir=a b", "plot=none"],
-        ["experiment=glasu/table2", "seed=3", "rounds=${seed}", "hydra.verbose=true"],
-        ["+x=1", "x=2", "~x", "++y=[1,2]", "hydra.sweep.subdir=${seed}"],
-        ["algorithm.lr=3", "algorithm={lr: 4}", "algorithm.lr=5"],
-        ["algorithm=glasu,vfl_sgd", "seed=1,2"],
-        ["hydra.job.name=other", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"],
-        ["algorithm=nosuch"],
-        ["rounds=[1,"],
-    ],
+    few_fast(
+        [
+            ["algorithm=vfl_sgd", "dataset=star_schema", "rounds=2", "hydra.run.dir=a b", "plot=none"],
+            ["experiment=glasu/table2", "seed=3", "rounds=${seed}", "hydra.verbose=true"],
+            ["+x=1", "x=2", "~x", "++y=[1,2]", "hydra.sweep.subdir=${seed}"],
+            ["algorithm.lr=3", "algorithm={lr: 4}", "algorithm.lr=5"],
+            ["algorithm=glasu,vfl_sgd", "seed=1,2"],
+            ["hydra.job.name=other", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"],
+            ["algorithm=nosuch"],
+            ["rounds=[1,"],
+        ],
+        3,
+    ),
 )
 def test_what_is_composed_once_is_what_hydra_composes(typed: list[str], mode: RunMode) -> None:
     def found(loader: ConfigLoader, line: list[str]) -> Any:
@@ -347,7 +351,8 @@ def test_what_only_hydra_can_compose_is_left_to_it(file: str, text: str, kept: s
         assert {words[0] for _, words, _ in session.loader.known} == {f"algorithm={name}" for name in kept}
 
 
-@pytest.mark.parametrize("text", [pytest.param("a: [", marks=pytest.mark.slow), "[1, 2]"])
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["a: [", "[1, 2]"])
 def test_a_file_that_is_wrong_leaves_out_its_algorithm_only(text: str, tmp_path: Path) -> None:
     (tmp_path / "algorithm").mkdir()
     (tmp_path / "algorithm/avfl.yaml").write_text(text)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.every import few_fast
 from vflbench import cli, config
 from vflbench.cli import job
 from vflbench.results.folder import atomic_write
@@ -169,7 +170,7 @@ def one_session(toy: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("one_session")
-@pytest.mark.parametrize("sweep", [False, True], ids=["run", "sweep"])
+@pytest.mark.parametrize("sweep", few_fast([True, False]), ids=["sweep", "run"])
 def test_what_is_refused_is_named_in_one_line(
     vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], sweep: bool
 ) -> None:
@@ -214,10 +215,12 @@ def test_a_sweep_of_too_many_jobs_is_refused_before_they_are_listed(
 
 @pytest.mark.parametrize(
     ("file", "text", "said"),
-    [
-        ("hydra/job_logging/mine.yaml", "version: 2\nroot: {}\n", "Unsupported version: 2"),
-        ("hydra/job_logging/mine.yaml", "version: 1\nroot: {level: INFO, handlers: [nope]}\n", "nope"),
-    ],
+    few_fast(
+        [
+            ("hydra/job_logging/mine.yaml", "version: 2\nroot: {}\n", "Unsupported version: 2"),
+            ("hydra/job_logging/mine.yaml", "version: 1\nroot: {level: INFO, handlers: [nope]}\n", "nope"),
+        ]
+    ),
 )
 def test_a_file_of_the_users_that_hydra_cannot_use(
     vfl: Callable[..., int], capsys: pytest.CaptureFixture[str], file: str, text: str, said: str

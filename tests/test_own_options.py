@@ -89,6 +89,7 @@ def run(folder: Path, option: str, *more: str) -> Run:
     return vflbench.run([*command.split(), *SMALL, *more, f"hydra.run.dir={folder}"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("package")
 def test_an_attack(tmp_path: Path) -> None:
     ended = run(tmp_path / "run", "attack=count")
@@ -114,6 +115,7 @@ def test_an_attack_that_breaks_the_contract(package: Path, tmp_path: Path) -> No
         run(tmp_path / "run", "attack=count")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("package")
 def test_a_codec(tmp_path: Path) -> None:
     ended = run(tmp_path / "run", "codec=sign")
@@ -170,6 +172,7 @@ def test_an_accounting(tmp_path: Path) -> None:
         vflbench.run(["accounting=frame"])
 
 
+@pytest.mark.slow
 def test_a_privacy_mechanism(tmp_path: Path, package: Path) -> None:
     source = package / "rounded.py"
     source.write_text(source.read_text().replace('("pubsub_vfl",)', '("pubsub_vfl", "standalone_gnn")'))
@@ -280,6 +283,7 @@ def test_a_logger(tmp_path: Path) -> None:
         run(tmp_path / "refused", "logger=lines", "logger.fil=1")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("package")
 def test_a_list_of_what_runs_on_a_data_set_has_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.command(["list", "dataset=digits", "dataset.samples=200"]) == 0
@@ -308,6 +312,7 @@ def test_plug_ins_may_import_the_earlier_names() -> None:
         assert getattr(shared, name) is getattr(worker_sgd, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", ["implied", "nothing", None])
 def test_an_algorithm_that_declares_nothing_is_unverified(
     declared: str | None, package: Path, capsys: pytest.CaptureFixture[str]
@@ -397,6 +402,7 @@ def test_a_data_set(tmp_path: Path) -> None:
     assert workers.summary["status"] == "completed"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("package")
 def test_a_method_of_ones_own_enters_a_choice() -> None:
     words = ["dataset=digits", "dataset.problem=learning", "target=0.8", "trials=1", "algorithm=averaged,fedavg"]

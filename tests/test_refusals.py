@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import vflbench
+from tests.every import few_fast
 from vflbench import cli, config
 from vflbench.choosing import duration, question
 from vflbench.cli import tune
@@ -32,21 +33,24 @@ def told(*overrides: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("words", "keys"),
-    [
-        ("algorithm=vfl,vfl_sgd dataset=bank", ["algorithm"]),  # the default, glasu, needs graphs
-        ("algorithm=vfl,vfl_sgd privacy=gdp_embedding", ["algorithm"]),
-        ("algorithm=vfl,vfl_sgd dataset=bank algorithm.batch_size=8 model.hidden=[3]", ["algorithm"]),
-        ("algorithm=vfl,vfl_sgd dataset=bank sed=1", ["algorithm", "sed"]),  # a mistake of its own
-        ("dataset=bank,energy algorithm=glasu", ["dataset"]),
-        ("dataset=bnak algorithm=glasu", ["dataset"]),
-        ("privacy=dp_sgdd privacy.mu=1 algorithm=vfl_sgd dataset=bank", ["privacy"]),
-        ("objective=bytes_to_target target=abc algorithm=vfl dataset=bank", ["target"]),
-        ("objective=bytes_to_target targett=0.8 algorithm=vfl dataset=bank", ["targett"]),
-        ("algorithm=vfl dataset=bank epochs=x rounds=5", ["epochs"]),
-        ("algorithm=vfl dataset=bank epochs=5 rounds=1,2", ["rounds"]),
-        ("algorithm=vfl dataset=bank network=us_uk,lan network.timing=round", ["network"]),
-        ("algorithm=vfl dataset=cora seed=abc", ["seed", "dataset"]),  # two mistakes
-    ],
+    few_fast(
+        [
+            ("algorithm=vfl,vfl_sgd dataset=bank", ["algorithm"]),  # the default, glasu, needs graphs
+            ("algorithm=vfl,vfl_sgd privacy=gdp_embedding", ["algorithm"]),
+            ("algorithm=vfl,vfl_sgd dataset=bank algorithm.batch_size=8 model.hidden=[3]", ["algorithm"]),
+            ("algorithm=vfl,vfl_sgd dataset=bank sed=1", ["algorithm", "sed"]),  # a mistake of its own
+            ("dataset=bank,energy algorithm=glasu", ["dataset"]),
+            ("dataset=bnak algorithm=glasu", ["dataset"]),
+            ("privacy=dp_sgdd privacy.mu=1 algorithm=vfl_sgd dataset=bank", ["privacy"]),
+            ("objective=bytes_to_target target=abc algorithm=vfl dataset=bank", ["target"]),
+            ("objective=bytes_to_target targett=0.8 algorithm=vfl dataset=bank", ["targett"]),
+            ("algorithm=vfl dataset=bank epochs=x rounds=5", ["epochs"]),
+            ("algorithm=vfl dataset=bank epochs=5 rounds=1,2", ["rounds"]),
+            ("algorithm=vfl dataset=bank network=us_uk,lan network.timing=round", ["network"]),
+            ("algorithm=vfl dataset=cora seed=abc", ["seed", "dataset"]),  # two mistakes
+        ],
+        3,
+    ),
 )
 def test_a_refused_value_makes_up_no_second_problem(words: str, keys: list[str]) -> None:
     assert told(*words.split()) == keys
@@ -205,7 +209,7 @@ BASE = ["algorithm=vfl", "algorithm.batch_size=8", "dataset=tabular_files"]
 BASE += ["dataset.files=[t.csv]", "dataset.id=id"]
 
 
-@pytest.mark.parametrize("name", NUMBERLIKE)
+@pytest.mark.parametrize("name", few_fast(NUMBERLIKE, 2))
 @pytest.mark.usefixtures("table")
 def test_a_column_is_found_by_what_was_typed(name: str) -> None:
     others = [other for other in NUMBERLIKE if other != name]
@@ -214,6 +218,7 @@ def test_a_column_is_found_by_what_was_typed(name: str) -> None:
         assert loaded(*BASE, f"dataset.label={typed}", listed).public.samples > 10
 
 
+@pytest.mark.slow
 def test_a_number_of_an_option_file_gets_advice_that_works(table: Path) -> None:
     (table / "mine/dataset").mkdir(parents=True)
     own = "defaults: [tabular_files, _self_]\nname: tabular_files\nfiles: [t.csv]\nid: id\nlabel: 1e5\n"

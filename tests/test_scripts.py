@@ -13,6 +13,7 @@ import pytest
 
 import vflbench
 from tests.algorithms import small_joins
+from tests.every import few_fast
 from vflbench import config
 from vflbench.data.divide.raw_tables import RawTable, RawTables, divide
 from vflbench.data.relational import movielens
@@ -310,6 +311,7 @@ def test_the_oracle_writes_tables_that_join_to_our_rows(oracle, split):
     assert len(joined) == len(wanted) and np.array_equal(*in_order)
 
 
+@pytest.mark.slow
 def test_the_oracle_says_what_is_wrong_in_a_sentence(oracle, tmp_path, capsys, monkeypatch):
     def said(clone):
         assert oracle.main([str(clone), "--out", str(tmp_path / "table.csv")]) == 1
@@ -328,8 +330,8 @@ def test_the_oracle_says_what_is_wrong_in_a_sentence(oracle, tmp_path, capsys, m
     assert "ml-1m-sample100k/users.dat" in said(clone)
 
 
-@pytest.mark.parametrize("model", ["theirs", "default"])
-@pytest.mark.parametrize("method", ["rfl_admm_v", "vfl_sgd"])
+@pytest.mark.parametrize("model", few_fast(["theirs", "default"]))
+@pytest.mark.parametrize("method", few_fast(["rfl_admm_v", "vfl_sgd"]))
 def test_the_words_of_the_oracle_are_a_run(oracle, method, model):
     words = oracle.words(method, model, 10, 0, 0.1, 0.5)
     with config.session(words) as hydra:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.every import few_fast
 from vflbench import cli, config
 from vflbench.federation.simulated.engine import SimulatedEngine
 from vflbench.types import ConfigError
@@ -36,27 +37,31 @@ def test_a_sweeper_that_adapts_has_no_list_of_jobs() -> None:
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [
-        (["objective=metrik"], r"objective=metrik: must be one of .*, or null\. Did you mean 'metric'"),
-        (
-            ["objective=null"],
-            "objective=null: hydra/sweeper=golden_section chooses jobs by what they return: bytes_to_",
-        ),
-        (["objective=seconds_to_target"], "objective=seconds_to_target: needs a target"),
-        (["dry_run=true"], "dry_run=true: hydra/sweeper=golden_section lists no jobs before they run"),
-        (["algorithm.lr=interval(-1,1)"], r"algorithm\.lr=-1\.0: must be greater than 0"),
-        (["algorithm.batch_size=interval(1.5,3)"], r"algorithm\.batch_size=1\.5: must be an integer"),
-        (["algorithm.lrr=interval(0,1)"], r"algorithm\.lrr=interval\(0,1\): unknown key; .*'algorithm\.lr'"),
-        (["hydra.sweeper.job=3"], r"hydra\.sweeper\.job=3: Could not override .* not in 'hydra\.sweeper'|struct"),
-        (["hydra.sweeper.jobs={_target_:os.system}"], r"hydra\.sweeper\.jobs=.*: is not supported"),
-        (["hydra/sweeper=golden_sektion"], r"unknown sweeper; there are: basic, .*Did you mean 'golden_section'"),
-    ],
+    few_fast(
+        [
+            (["objective=metrik"], r"objective=metrik: must be one of .*, or null\. Did you mean 'metric'"),
+            (
+                ["objective=null"],
+                "objective=null: hydra/sweeper=golden_section chooses jobs by what they return: bytes_to_",
+            ),
+            (["objective=seconds_to_target"], "objective=seconds_to_target: needs a target"),
+            (["dry_run=true"], "dry_run=true: hydra/sweeper=golden_section lists no jobs before they run"),
+            (["algorithm.lr=interval(-1,1)"], r"algorithm\.lr=-1\.0: must be greater than 0"),
+            (["algorithm.batch_size=interval(1.5,3)"], r"algorithm\.batch_size=1\.5: must be an integer"),
+            (["algorithm.lrr=interval(0,1)"], r"algorithm\.lrr=interval\(0,1\): unknown key; .*'algorithm\.lr'"),
+            (["hydra.sweeper.job=3"], r"hydra\.sweeper\.job=3: Could not override .* not in 'hydra\.sweeper'|struct"),
+            (["hydra.sweeper.jobs={_target_:os.system}"], r"hydra\.sweeper\.jobs=.*: is not supported"),
+            (["hydra/sweeper=golden_sektion"], r"unknown sweeper; there are: basic, .*Did you mean 'golden_section'"),
+        ],
+        3,
+    ),
 )
 def test_what_is_wrong_is_told_before_any_job(words: list[str], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         plan(*CHOSEN, *words)
 
 
+@pytest.mark.slow
 def test_a_cost_up_to_a_target_needs_one() -> None:
     for sweep, more in ((False, ()), (True, ("seed=1,2",))):
         with pytest.raises(ConfigError, match=r"objective=bytes_to_target: needs a target to count up to: give target"):
@@ -116,6 +121,7 @@ def test_a_sweep_without_a_sweeper_says_which_job_was_best(
     assert gaps[1] < gaps[0] and f"objective metric: best {gaps[1]:.6g}, of job 1" in out
 
 
+@pytest.mark.slow
 def test_a_sweep_in_one_process_forgets_the_runs_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parties and data are in cycles: each run left 140 MB of 60,000 rows behind, until nothing was left."""
     made: list[weakref.ref[SimulatedEngine]] = []

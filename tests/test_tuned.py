@@ -124,6 +124,7 @@ def test_a_file_of_another_form_is_left_as_it_is(text: str, tmp_path: Path) -> N
         tuned.written(tmp_path / "vfl.yaml", "blog", "a search", {"rounds": 2})
 
 
+@pytest.mark.slow
 def test_a_file_of_an_older_vflbench_counts_where_there_is_no_entry(tmp_path: Path) -> None:
     for place, lr in (("vfl", 0.7), ("private/gdp_embedding/vfl", 0.25)):
         (tmp_path / "tuned" / place).mkdir(parents=True)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.every import few_fast
 from vflbench import cli
 from vflbench.papers import jobs
 from vflbench.plots import curves
@@ -176,7 +177,7 @@ def test_the_users_files_stay_in_longer_stories(desk: Path, steps: list[tuple[st
     anywhere(desk, steps)
 
 
-@pytest.mark.parametrize("action", sorted(ACTIONS))
+@pytest.mark.parametrize("action", few_fast(sorted(ACTIONS), 3))
 def test_every_action_does_something_where_it_may(desk: Path, action: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What is refused everywhere would lose nothing either."""
     with tempfile.TemporaryDirectory(dir=desk) as place:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import vflbench
+from tests.every import few_fast
 from vflbench import cli
 from vflbench.cli import crash
 from vflbench.cli.completion import candidates
@@ -79,6 +80,7 @@ def beside(group: str) -> list[str]:
 # --- examples/ --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", SHOWN)
 def test_what_the_examples_show_is_checked_composed_and_offered(
     option: str, place: Path, capsys: pytest.CaptureFixture[str]
@@ -140,7 +142,7 @@ def test_a_preset_of_the_examples_sweeps(option: str, place: Path, capsys: pytes
 # --- an option of each group ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("group", [*OWN, "experiment"])
+@pytest.mark.parametrize("group", few_fast(sorted([*OWN, "experiment"], key=lambda group: group != "model")))
 def test_an_own_option_of_each_group_is_checked_and_offered(
     group: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.algorithms.small_columns import config, ridge, run, sparse
+from tests.every import few_fast
 from tests.options import topology_config
 from vflbench.algorithms.tokens import extra
 from vflbench.federation import topology
@@ -70,7 +71,7 @@ def test_its_step_is_within_the_bound_of_the_graph() -> None:
     assert np.isfinite(late).all() and np.abs(late - early).max() < np.abs(early).max()
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("graph", few_fast(GRAPHS))
 @pytest.mark.parametrize("variant", ["extra", "nids"])
 def test_it_ends_at_the_closed_form_on_every_graph(variant: str, graph: str) -> None:
     task = ridge(alpha=0.5)

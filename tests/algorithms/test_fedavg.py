@@ -164,6 +164,7 @@ def test_local_steps_are_those_of_epochs() -> None:
     assert epochs == [3, 3, 6, 6, 4.5]
 
 
+@pytest.mark.slow
 def test_private_local_steps_spend_what_was_asked() -> None:
     """Noise is planned for the steps that are made, also by a worker with fewer rows than a batch."""
     full = task(3, rows=32)

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tests.algorithms.small_graphs import Result, config, differ, run, task
+from tests.every import few_fast
 from tests.options import make_mechanism, privacy_config
 from vflbench.algorithms.graph import glasu, glasu_exact, simulated_centralized
 from vflbench.algorithms.oneshot import graph_once
@@ -46,7 +47,7 @@ def same_bits(a: Result, b: Result) -> None:
             assert all(torch.equal(one[split], other[split]) for split in one)
 
 
-@pytest.mark.parametrize("how", ["avg", "cat"])
+@pytest.mark.parametrize("how", few_fast(["avg", "cat"]))
 @pytest.mark.parametrize("module", ALL)
 def test_a_wide_clip_without_noise_is_no_privacy_to_the_last_bit(module: ModuleType, how: str) -> None:
     options = {"fanout": 2, "batch_size": 3, "aggregate": how, "optimizer": "adam", "weight_decay": 0.01}
@@ -93,7 +94,7 @@ def test_a_client_takes_out_its_own_noise(module: ModuleType, how: str) -> None:
         torch.testing.assert_close(value, plain.parameters("client_0")[name], rtol=1e-7, atol=1e-7)
 
 
-@pytest.mark.parametrize("options", [{}, {"aggregate": "cat"}, {"layers": 4, "fanout": 1}])
+@pytest.mark.parametrize("options", few_fast([{}, {"aggregate": "cat"}, {"layers": 4, "fanout": 1}]))
 @pytest.mark.parametrize("module", ALL)
 def test_every_row_that_is_sent_is_counted_as_rehearsed_and_what_was_asked_is_spent(
     module: ModuleType, options: dict[str, Any]

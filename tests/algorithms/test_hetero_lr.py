@@ -117,6 +117,7 @@ def test_it_is_gradient_descent_on_the_joined_columns(gradient: str) -> None:
     assert observer.rows[-1]["test_accuracy"] == pytest.approx(right)
 
 
+@pytest.mark.slow
 def test_full_batches_reach_what_each_loss_is_least_at() -> None:
     task = noisy()
     x, y = joined(task), task.labels

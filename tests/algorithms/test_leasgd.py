@@ -17,6 +17,7 @@ from scipy import stats
 
 from tests.algorithms.small_joins import Result
 from tests.algorithms.small_shards import config, models, run, task
+from tests.every import few_fast
 from tests.options import card_of, privacy_config
 from vflbench import seeding
 from vflbench.algorithms.gossip import allreduce_sgd, centralized_sgd, d_psgd, easgd, leasgd, leasgd_async, local_sgd
@@ -446,7 +447,7 @@ def test_without_noise_and_clipping_whole_poisson_batches_are_the_plain_method()
     assert not torch.allclose(models(clipped), models(private), rtol=1e-3)
 
 
-@pytest.mark.parametrize("mode", ["matching", "star"])
+@pytest.mark.parametrize("mode", few_fast(["matching", "star"]))
 def test_random_ranking_sends_models_alone_and_as_many(mode: str) -> None:
     """As many pairs as with ranks, every pair of workers equally often; and without a pull it is local SGD."""
     data, counts = task(), {}

@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from tests.algorithms.small_columns import Result, classes, config, ridge, run, sparse
+from tests.every import few_fast
 from tests.options import card_of, privacy_config, topology_config
 from vflbench.algorithms.tokens import block_descent, centralized_gd, dcpa, graph_checks, mtcd, stcd, step_sizes, svfl
 from vflbench.algorithms.tokens.walks import Walk, Walks, check, grounds
@@ -175,7 +176,7 @@ def test_statistics_of_batches_are_of_rounds_alone() -> None:
     assert set(counted) == {1}
 
 
-@pytest.mark.parametrize("module", [svfl, mtcd, centralized_gd])
+@pytest.mark.parametrize("module", few_fast([svfl, mtcd, centralized_gd]))
 def test_the_unit_of_a_regressions_targets_does_not_matter(module: ModuleType) -> None:
     """Else one step size would suit targets of 1, and diverge on those of 100."""
     task, graph = classes(classes=0), "path" if module is mtcd else "star"
@@ -567,6 +568,7 @@ def test_every_method_reaches_the_optimum_at_its_own_step(task: AlignedTask, gap
         assert result.observer.status == "target_reached", (module.__name__, options, result.gaps[-1])
 
 
+@pytest.mark.slow
 def test_dcpa_reaches_the_optimum() -> None:
     for graph in ("path", "complete", "ring"):
         result = run(dcpa, ridge(), config(dcpa, ridge(), dual_lr=0.1, rounds=150, graph=graph, target=1e-8))

@@ -241,6 +241,7 @@ def test_the_literal_objective_takes_the_fewest_workers_and_the_batch_that_the_l
     assert found.target_seconds > 5 * best.target_seconds  # what following it would cost
 
 
+@pytest.mark.slow
 def test_memory_bounds_the_batch() -> None:
     assert largest_batch(maximum=1000.0, base=100.0, per_sample=0.9, exponent=1.5) == pytest.approx(100.0)
     setting = Setting(700_000, 32, LinkConfig(), memory=[(1000.0, 100.0, 0.9, 1.5)])

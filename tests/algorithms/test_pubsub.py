@@ -22,6 +22,7 @@ from hypothesis import example, given, settings
 from torch import nn
 
 from tests.algorithms.small_columns import Result, classes, ridge
+from tests.every import few_fast
 from tests.federation.toys import behind
 from tests.options import card_of, privacy_config, topology_config
 from vflbench import cli
@@ -293,7 +294,7 @@ def test_local_steps_of_vfl_are_fedbcds(optimizer: str) -> None:
     differ(result.thetas, once.thetas)
 
 
-@pytest.mark.parametrize("parties", [2, 4])
+@pytest.mark.parametrize("parties", few_fast([2, 4]))
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_with_one_worker_that_waits_every_method_is_vfl(optimizer: str, parties: int) -> None:
     task = classes(samples=44, parties=parties)
@@ -322,6 +323,7 @@ def test_with_one_worker_that_waits_every_method_is_vfl(optimizer: str, parties:
         differ(run(module, task, **options, **AS_VFL | {"outstanding": 3}).thetas, expected.thetas)
 
 
+@pytest.mark.slow
 def test_vfl_ps_with_equal_parts_is_vfl() -> None:
     task = classes(parties=3)
     expected = run(vfl, task, rounds=3)
@@ -572,6 +574,7 @@ INSTANT = {
 }
 
 
+@pytest.mark.slow
 @quick
 @example((classes(samples=44, features=8, parties=2), INSTANT), 0.0, 0.0)
 @given(settings_of_a_run(), st.sampled_from([None, 0.0, 0.5, 2.0, 20.0]), st.sampled_from([0.0, 0.0, 0.1, 0.3, 0.5]))

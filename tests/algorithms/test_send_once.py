@@ -301,6 +301,7 @@ def test_randomised_bins_are_sent_once_at_the_epsilon_that_is_reported() -> None
     np.testing.assert_array_equal(unpack(packed, last, 10), form.codes(task.held_out_features["val"][1]))
 
 
+@pytest.mark.slow
 def test_noise_is_for_one_release_as_nothing_is_sent_again(tmp_path: Path) -> None:
     words = [
         "algorithm=send_once",

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.algorithms.small_joins import aligned, config, raw, run, tables
+from tests.every import few_fast
 from vflbench.algorithms.joins import (
     centralized_join,
     gd_join,
@@ -155,7 +156,7 @@ def test_one_table_in_parts_is_horizontal_learning() -> None:
         torch.testing.assert_close(several.theta(q), one.theta(), **close)
 
 
-@pytest.mark.parametrize("classes", [0, 3])
+@pytest.mark.parametrize("classes", few_fast([0, 3]))
 def test_the_admms_fixed_point_is_the_regularised_optimum(classes: int) -> None:
     """With decay the centralized objective's gradient vanishes at what the ADMM settles at, and neither residual is
     left."""

@@ -18,6 +18,7 @@ import torch
 
 import vflbench
 from tests.algorithms.small_joins import Result, aligned, config, run, tables
+from tests.every import few_fast
 from tests.options import make_mechanism, privacy_config
 from vflbench.algorithms.joins import gd_join, rfl_admm, rfl_admm_v, rfl_sgd, rfl_sgd_v, vfl_admm, vfl_sgd
 from vflbench.federation.simulated import SimulatedEngine
@@ -55,7 +56,7 @@ def spent(result: Result) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("module", FEW, ids=name_of)
-@pytest.mark.parametrize("model", [{"name": "linear"}, {"name": "mlp", "hidden": 3}], ids=lambda m: m["name"])
+@pytest.mark.parametrize("model", few_fast([{"name": "linear"}, {"name": "mlp", "hidden": 3}]), ids=lambda m: m["name"])
 def test_without_noise_or_clipping_and_with_whole_batches_nothing_changes(
     module: ModuleType, model: dict[str, Any]
 ) -> None:
@@ -71,6 +72,7 @@ def test_without_noise_or_clipping_and_with_whole_batches_nothing_changes(
         assert not torch.allclose(other.theta(), plain.theta(), rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", FEW, ids=name_of)
 def test_a_random_batchs_step_is_on_average_that_of_all_rows(module: ModuleType) -> None:
     """At a tiny learning rate every step starts from theta = 0 all but exactly: their mean is that of the gradient
@@ -84,7 +86,7 @@ def test_a_random_batchs_step_is_on_average_that_of_all_rows(module: ModuleType)
         assert float((mean - step).norm() / step.norm()) < 0.2, c
 
 
-@pytest.mark.parametrize("module", FEW, ids=name_of)
+@pytest.mark.parametrize("module", few_fast(FEW), ids=name_of)
 def test_every_party_ends_at_its_target_and_no_step_is_left(module: ModuleType) -> None:
     result = privately(module, privacy_config("tablepuppet", epsilon=2.0))
     for name, found in spent(result).items():
@@ -181,7 +183,7 @@ def test_sgd_names_its_random_batches_and_sends_what_their_rows_need(module: Mod
 # --- predictions ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", [*ADMM, *SGD], ids=name_of)
+@pytest.mark.parametrize("module", few_fast([*ADMM, *SGD], 2), ids=name_of)
 def test_with_noisy_predictions_the_transcript_is_covered(module: ModuleType) -> None:
     result = privately(module, privacy_config("dp_sgd", noise_multiplier=30.0, prediction_noise=20.0))
     for found in spent(result).values():
@@ -216,7 +218,7 @@ def test_predictions_are_sent_as_they_are_without_the_option() -> None:
         assert max(float(h.abs().max()) for h in result.engine.parties["server"].state.h) < 1e-5
 
 
-@pytest.mark.parametrize("module", RESUMED, ids=name_of)
+@pytest.mark.parametrize("module", few_fast(RESUMED), ids=name_of)
 def test_gradients_and_predictions_share_one_epsilon(module: ModuleType) -> None:
     """Each party spends what was asked, by as many releases as it was told of, and the shares are those of mu^2."""
     result = privately(module, privacy_config("tablepuppet", epsilon=2.0, split=[0.4, 0.6]))
@@ -316,7 +318,7 @@ def test_a_regression_that_is_no_rating_is_refused() -> None:
 # --- stopping and going on --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", RESUMED, ids=name_of)
+@pytest.mark.parametrize("module", few_fast(RESUMED), ids=name_of)
 def test_a_resumed_run_is_the_one_that_never_stopped(module: ModuleType) -> None:
     privacy = privacy_config("tablepuppet", epsilon=1.0, split=[0.5, 0.5])
     cuts: list[Any] = []

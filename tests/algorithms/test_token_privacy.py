@@ -15,6 +15,7 @@ import torch
 
 import vflbench
 from tests.algorithms.small_columns import Result, classes, config, ridge, run, sparse
+from tests.every import few_fast
 from tests.options import make_mechanism, privacy_config
 from vflbench.algorithms.tokens import block_descent, dcpa, mtcd, published, stcd, svfl
 from vflbench.algorithms.tokens.walks import Walks
@@ -63,7 +64,7 @@ def guards(result: Result) -> dict[str, Any]:
     return {party.name: party.privacy for party in result.engine.order if party.name != SERVER}
 
 
-@pytest.mark.parametrize(("module", "task", "options"), FEW)
+@pytest.mark.parametrize(("module", "task", "options"), few_fast(FEW, 2))
 def test_a_wide_clip_without_noise_is_no_privacy_to_the_last_bit(
     module: ModuleType, task: AlignedTask, options: dict[str, Any]
 ) -> None:
@@ -102,7 +103,7 @@ def transcript(result: Result, cfg: RunConfig) -> dict[str, np.ndarray]:
     return counts
 
 
-@pytest.mark.parametrize(("module", "task", "options"), FEW)
+@pytest.mark.parametrize(("module", "task", "options"), few_fast(FEW, 2))
 def test_the_rows_of_the_transcript_are_those_that_are_counted_and_planned(
     module: ModuleType, task: AlignedTask, options: dict[str, Any]
 ) -> None:
@@ -132,6 +133,7 @@ def test_what_was_asked_is_spent(module: ModuleType, task: AlignedTask, options:
     assert (len(noises) > 1) == (module in (mtcd, stcd))
 
 
+@pytest.mark.slow
 def test_two_hundred_rounds_at_epsilon_eight_need_seventeen_times_the_clip(caplog: pytest.LogCaptureFixture) -> None:
     task = ridge(samples=12, features=6, parties=3)
     with caplog.at_level(logging.WARNING):

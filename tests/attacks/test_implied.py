@@ -12,6 +12,7 @@ import pytest
 
 import vflbench
 from tests.algorithms import small_columns, small_graphs, small_joins, small_shards
+from tests.every import few_fast
 from vflbench import registry
 from vflbench.algorithms.gossip import allreduce_sgd
 from vflbench.algorithms.graph import glasu
@@ -44,10 +45,7 @@ SETTINGS: dict[str, list[str]] = {
     "edge_inference": GRAPH,
     "label_histogram": ["dataset=digits", "dataset.sharding=dirichlet", "model.widths=[16]", "rounds=1"],
 }
-FAST = {  # one of each quick attack; GLASU's is below, on a smaller graph
-    *("vfl-label_inference", "vfl-embedding_inversion", "rfl_admm_v-residual_labels", "rfl_admm_v-prediction_recovery"),
-    *("svfl-gram_recovery"),
-}
+FAST = {"vfl-label_inference", "rfl_admm_v-residual_labels"}  # of the quick attacks
 VOCABULARY = {"balance", "shadow", "aux_labels", "aux_rows", "architecture", "parameters_released"}
 
 
@@ -139,8 +137,8 @@ def whole(task: Any) -> Any:
     return replace(task, clients=tuple(parts))
 
 
-@pytest.mark.parametrize("rho", [1.0, 0.5])
-@pytest.mark.parametrize("classes", [0, 2, 4])
+@pytest.mark.parametrize("rho", few_fast([1.0, 0.5]))
+@pytest.mark.parametrize("classes", few_fast([0, 2, 4]))
 @pytest.mark.parametrize("module", [rfl_admm_v, gd_join, vfl_admm, rfl_admm], ids=lambda m: m.__name__.split(".")[-1])
 def test_sums_of_labels_are_exact(module: ModuleType, classes: int, rho: float) -> None:
     make = small_joins.aligned if module is vfl_admm else small_joins.tables
@@ -201,7 +199,9 @@ def test_a_given_step_size_sends_nothing_to_read() -> None:
     assert "algorithm.lr=null" in gram_recovery.check_task(task, cfg)[0].allowed
 
 
-@pytest.mark.parametrize(("source", "least"), [("ids", 0.9), pytest.param("embeddings", 0.6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("source", "least"), few_fast([("ids", 0.9), pytest.param("embeddings", 0.6, marks=pytest.mark.slow)], 0)
+)
 def test_edges_are_found(source: Any, least: float) -> None:
     task = small_graphs.task(3, 60, seed=3)
     cfg = small_graphs.config(glasu, rounds=80, parties=3, layers=4, aggregations=2, fanout=2, batch_size=3, lr=0.01)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.algorithms.small_joins import aligned, config, run, tables
+from tests.every import few_fast
 from tests.options import make_mechanism, privacy_config
 from vflbench.algorithms.joins import rfl_admm, rfl_admm_v, rfl_sgd, rfl_sgd_v, vfl_admm, vfl_sgd
 from vflbench.attacks import prediction_recovery, transcript
@@ -65,21 +66,21 @@ def attacked(
     return prediction_recovery.attack(transcript.read(folder), task, cfg, clients)
 
 
-@pytest.mark.parametrize("module", METHODS, ids=lambda m: m.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("module", few_fast(METHODS, 2), ids=lambda m: m.__name__.rpartition(".")[2])
 def test_rows_are_recovered_without_privacy(module: ModuleType, tmp_path: Path) -> None:
     found = attacked(tmp_path, module, privacy_config())
     assert found["relative_error"] < 1e-3 and found["recovered"] > 0.95
     assert all(client["relative_error"] < 1e-3 for client in found["clients"].values())
 
 
-@pytest.mark.parametrize("module", METHODS, ids=lambda m: m.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("module", few_fast(METHODS), ids=lambda m: m.__name__.rpartition(".")[2])
 def test_rows_are_recovered_in_spite_of_dp_sgd(module: ModuleType, tmp_path: Path) -> None:
     """Its noise is on theta, and theta is known: the equations only become better conditioned."""
     found = attacked(tmp_path, module, privacy_config("dp_sgd", noise_multiplier=4.0))
     assert found["relative_error"] < 1e-3 and found["recovered"] > 0.95
 
 
-@pytest.mark.parametrize("module", METHODS, ids=lambda m: m.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("module", few_fast(METHODS), ids=lambda m: m.__name__.rpartition(".")[2])
 def test_noise_on_predictions_stops_it(module: ModuleType, tmp_path: Path) -> None:
     privacy = privacy_config("dp_sgd", noise_multiplier=4.0, prediction_noise=4.0)
     found = attacked(tmp_path, module, privacy)
@@ -92,7 +93,7 @@ def test_it_is_the_noise_that_stops_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", [rfl_admm, rfl_sgd], ids=["rfl_admm", "rfl_sgd"])
-@pytest.mark.parametrize("noise", [None, pytest.param(2.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("noise", few_fast([None, pytest.param(2.0, marks=pytest.mark.slow)], 0))
 def test_where_tables_come_in_parts_the_transcript_is_enough(
     module: ModuleType, noise: float | None, tmp_path: Path
 ) -> None:

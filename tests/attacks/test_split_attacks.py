@@ -195,6 +195,7 @@ def invert(embed: Callable[[np.ndarray, np.random.Generator], np.ndarray], **key
     return embedding_inversion.attack(together(view("embedding", published, 2), answers), own, cfg, HUBS)
 
 
+@pytest.mark.slow
 def test_the_identity_is_inverted() -> None:
     found = invert(lambda x, _: x)
     assert found["success_rate"] > 0.99 and found["r2"] > 0.98
@@ -203,6 +204,7 @@ def test_the_identity_is_inverted() -> None:
     assert found["clients"]["passive_1"] | {"rows": 1500, "features": 4} == found["clients"]["passive_1"]
 
 
+@pytest.mark.slow
 def test_a_rotation_into_more_numbers_is_inverted() -> None:
     mix = np.random.default_rng(5).normal(size=(4, 12)) / 2
     found = invert(lambda x, _: np.tanh(x @ mix))
@@ -222,6 +224,7 @@ def test_noise_gives_the_floor() -> None:
     assert found["success_rate"] == pytest.approx(found["floor"], abs=0.03) and abs(found["r2"]) < 0.03
 
 
+@pytest.mark.slow
 def test_less_privacy_more_success() -> None:
     """The mechanism itself: sigma = 160, 0.4 and 0 beside columns of deviation 1; at mu = 0.1 nothing is left above the
     floor."""

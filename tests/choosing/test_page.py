@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.choosing.made import curves, method, record
-from tests.every import few_fast
 from tests.plots.poison import COMMANDS, MARKUP
 from vflbench.choosing import answer, page, page_figures, terminal
 from vflbench.choosing.record import Excluded, Record, Trial
@@ -58,8 +57,9 @@ def poisoned(folder: Path, poison: str) -> Record:
     return made
 
 
+@pytest.mark.slow
 @LONG
-@pytest.mark.parametrize("poison", few_fast([MARKUP.replace("{mark}", "m"), COMMANDS.replace("{mark}", "m")]))
+@pytest.mark.parametrize("poison", [MARKUP.replace("{mark}", "m"), COMMANDS.replace("{mark}", "m")])
 def test_no_text_is_markup_or_a_command(tmp_path: Path, poison: str) -> None:
     found = answer.answer(tmp_path, poisoned(tmp_path, poison.replace("\ud800", "")))
     html = page.to_html(found, tmp_path)

@@ -115,6 +115,7 @@ def test_baselines_that_send_nothing_are_tuned_like_the_others() -> None:
     }
 
 
+@pytest.mark.slow
 def test_epsilon_asks_every_mechanism_and_a_demand_excludes_by_name() -> None:
     names, reasons = entered("dataset=digits_graph", "target=0.8", "privacy.epsilon=4", "algorithm=glasu,ensemble")
     assert {"glasu · edge_rr", "glasu · gaussian_embedding"} <= names
@@ -155,6 +156,7 @@ def test_where_no_method_enters_all_reasons_are_told() -> None:
     assert told.endswith("vfl, vfl_ps: protection=paillier: it can have: none")
 
 
+@pytest.mark.slow
 def test_a_topology_leaves_out_who_needs_other_links() -> None:
     names, reasons = entered("dataset=digits", "target=0.8", "topology=ring", "algorithm=mtcd,vfl")
     assert names == {"mtcd"} and reasons["vfl"] == "topology=ring: vfl can have: star"

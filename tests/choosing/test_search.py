@@ -240,6 +240,7 @@ def test_a_budget_that_tries_nothing_is_no_complete_search(monkeypatch: pytest.M
     assert search.record.methods[0].out == "the budget ended before it was tried"
 
 
+@pytest.mark.slow
 def test_a_value_that_does_not_go_with_the_others_is_left_out_of_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers of bins take no codec, raw columns do; of what is left out, its own keys too."""
     monkeypatch.setattr(Record, "write", lambda *_: None)

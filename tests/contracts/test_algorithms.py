@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -56,14 +56,17 @@ CASES = [(name, layout) for name, info in registry.algorithms().items() for layo
 REPRESENTATIVES = {"glasu", "rfl_admm_v", "mtcd", "leasgd", "vfl", "pubsub_vfl", "send_once"}
 
 
-def marks(algorithm: str) -> list[pytest.MarkDecorator]:
+FEW = {"vfl", "mtcd"}  # in tests of several runs each
+
+
+def marks(algorithm: str, fast: Collection[str] = REPRESENTATIVES) -> list[pytest.MarkDecorator]:
     """A test of an algorithm that others stand for is slow."""
-    return [] if algorithm in REPRESENTATIVES else [pytest.mark.slow]
+    return [] if algorithm in fast else [pytest.mark.slow]
 
 
-def represented(cases: Iterable[tuple[str, ...]]) -> list[Any]:
+def represented(cases: Iterable[tuple[str, ...]], fast: Collection[str] = REPRESENTATIVES) -> list[Any]:
     """Parameters of a test, of which the first is the algorithm; slow are those that others stand for."""
-    return [pytest.param(*case, marks=marks(case[0])) for case in cases]
+    return [pytest.param(*case, marks=marks(case[0], fast)) for case in cases]
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +113,11 @@ class Case:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" in metafunc.fixturenames:
-        cases = [pytest.param(found, marks=marks(found[0]), id="-".join(found)) for found in CASES]
+        once = metafunc.function is test_every_algorithm_runs_and_keeps_the_contract
+        cases = [
+            pytest.param(found, marks=marks(found[0], REPRESENTATIVES if once else FEW), id="-".join(found))
+            for found in CASES
+        ]
         metafunc.parametrize("case", cases, indirect=True, scope="module")
 
 
@@ -292,6 +299,7 @@ PRIVATE_TOKENS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "data"), PRIVATE_TOKENS)
 def test_private_tokens_go_on_where_they_were_stopped(algorithm: str, data: list[str], tmp_path: Path) -> None:
     """What clients have published is kept: the same noise is replaced after the stop, and releases go on counting."""
@@ -339,6 +347,7 @@ SPLIT_PRIVATE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "mechanism"), SPLIT_PRIVATE)
 def test_private_split_learning_goes_on_where_it_was_stopped(algorithm: str, mechanism: str, tmp_path: Path) -> None:
     """The same noise and randomised labels, and releases go on counting."""
@@ -351,6 +360,7 @@ def test_private_split_learning_goes_on_where_it_was_stopped(algorithm: str, mec
     assert goes_on.summary["privacy"] == whole.summary["privacy"] and releases["done"] == releases["planned"] > 0
 
 
+@pytest.mark.slow
 def test_communication_time_is_the_time_without_computing(case: Case, tmp_path: Path) -> None:
     """With a compute clock, communication_seconds comes from a replay: it must be the virtual time of a run whose clock
     is `none`."""

@@ -15,6 +15,7 @@ from tests.contracts.test_algorithms import (
     CONVEX,
     DATASET,
     DEPENDS_ON_TIME,
+    FEW,
     ON_CONVEX,
     REPRESENTATIVES,
     SPLIT,
@@ -23,6 +24,7 @@ from tests.contracts.test_algorithms import (
     represented,
     same,
 )
+from tests.every import few_fast
 from tests.options import codec_config
 from vflbench import config, registry
 from vflbench.attacks import transcript
@@ -78,7 +80,7 @@ def charged(algorithm: str, layout: str, codec: str) -> np.ndarray:
 @pytest.mark.parametrize(
     ("algorithm", "layout", "codec"),
     [
-        *represented((*case, "int8") for case in TAKING),
+        *represented([(*case, "int8") for case in TAKING], FEW),
         # A codec sees arrays, not algorithms.
         *(
             pytest.param(*case, codec, marks=pytest.mark.slow)
@@ -99,7 +101,7 @@ def test_every_algorithm_that_takes_codecs_sends_less(algorithm: str, layout: st
     assert min(less) <= SMALLER[codec], less
 
 
-@pytest.mark.parametrize("algorithm", [name for name, info in INFOS.items() if info.exact])
+@pytest.mark.parametrize("algorithm", few_fast([name for name, info in INFOS.items() if info.exact], 2))
 def test_every_other_algorithm_says_why_it_takes_none(algorithm: str) -> None:
     layout = next(layout for name, layout in CASES if name == algorithm)
     with pytest.raises(ConfigError) as refused:
@@ -166,14 +168,15 @@ def run(folder: Path, algorithm: str, layout: str, *more: str) -> Run:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "layout", "codec"),
     [
-        pytest.param("glasu", "graph", "int8", marks=pytest.mark.slow),
+        ("glasu", "graph", "int8"),
         ("mtcd", "aligned", "topk+"),
         ("vfl", "aligned", "topk+"),  # memory by row
-        pytest.param("rfl_admm_v", "relational", "topk+", marks=pytest.mark.slow),
-        pytest.param("leasgd_async", "sharded", "int8", marks=pytest.mark.slow),
+        ("rfl_admm_v", "relational", "topk+"),
+        ("leasgd_async", "sharded", "int8"),
     ],
 )
 def test_runs_repeat_themselves_and_go_on_where_they_were_stopped(
@@ -201,9 +204,8 @@ def test_runs_repeat_themselves_and_go_on_where_they_were_stopped(
     same(whole, run(tmp_path / "stopped", algorithm, layout, *words(codec), "resume=true"))
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "layout"), [pytest.param("glasu", "graph", marks=pytest.mark.slow), ("d_psgd", "sharded")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("algorithm", "layout"), [("glasu", "graph"), ("d_psgd", "sharded")])
 def test_all_entries_are_no_codec(algorithm: str, layout: str, tmp_path: Path) -> None:
     plain, all_of_it = (
         run(tmp_path / "none", algorithm, layout),
@@ -215,6 +217,7 @@ def test_all_entries_are_no_codec(algorithm: str, layout: str, tmp_path: Path) -
     assert not plain.curve["train_loss"].equals(tenth.curve["train_loss"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", ["null", "16"])
 def test_a_memory_that_forgets_nothing_is_no_codec(batch: str, tmp_path: Path) -> None:
     """EF-VFL with all entries is SVFL, with mini-batches too."""

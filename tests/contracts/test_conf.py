@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 import vflbench
+from tests.every import few_fast
 from tests.options import read_yaml
 from vflbench import config, defaults, registry
 from vflbench.config import tuned
@@ -149,7 +150,7 @@ def hydra() -> Iterator[Any]:
         yield hydra
 
 
-@pytest.mark.parametrize("overrides", list(runs()), ids=lambda overrides: overrides[1])
+@pytest.mark.parametrize("overrides", few_fast([(one,) for one in runs()], 12), ids=lambda overrides: overrides[1])
 def test_every_option_composes(overrides: tuple[str, ...], hydra: Any) -> None:
     assert composes(overrides, hydra)
 
@@ -160,13 +161,9 @@ def test_every_model_composes_with_its_algorithms(overrides: tuple[str, ...], hy
     assert composes(overrides, hydra)
 
 
-# the last of each paper in the fast tests
-LAST = {paper: max(name for name in PRESETS if name.startswith(paper)) for paper in {n.split("/")[0] for n in PRESETS}}
-
-
 @pytest.mark.parametrize(
     "preset",
-    [pytest.param(name, marks=[] if name in LAST.values() else [pytest.mark.slow]) for name in PRESETS],
+    few_fast(sorted(PRESETS, key=lambda name: name not in ("comparison/signal", "mtcd/fig9")), 2),
 )
 def test_every_preset_is_valid(preset: str, hydra: Any) -> None:
     assert config.plan(hydra, [f"experiment={preset}"]).jobs

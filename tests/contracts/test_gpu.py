@@ -23,10 +23,10 @@ from tests.contracts.test_algorithms import (
     SPLIT,
     SPLIT_WORKERS,
     TABLES,
-    marks,
     no_pictures,
     same,
 )
+from tests.every import few_fast
 from tests.pretended_gpu import PretendedGpu
 from vflbench import registry
 from vflbench.federation.clock import ComputeClock
@@ -128,13 +128,9 @@ def pretended(device: str) -> Iterator[None]:
 # --- without a GPU ----------------------------------------------------------------------------------------------------
 
 
-# Time moves no tensor: among split learning vfl stands for pubsub_vfl too.
-@pytest.mark.parametrize(
-    ("algorithm", "layout"), [case for case in TRAINED if not marks(case[0]) and case[0] != "pubsub_vfl"]
-)
-def test_some_algorithms_compute_on_the_device_also_after_a_stop(algorithm: str, layout: str, tmp_path: Path) -> None:
+def test_an_algorithm_computes_on_the_device_also_after_a_stop(tmp_path: Path) -> None:
     """A CPU's curve, bytes and models; all do so in the slow test below."""
-    given = words(algorithm, layout)
+    given = words("rfl_admm_v", "relational")
     whole = run(tmp_path / "cpu", "cpu", given)
     with pretended("cuda"):
         stopped(tmp_path / "moved", "cuda", given)
@@ -179,14 +175,11 @@ def test_a_convolution_of_torch_geometric_computes_there_also_after_a_stop(
     same(whole, moved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "mechanism", "secret"),
     [
-        *(
-            pytest.param(*pair, secret, marks=[] if pair in DRAWS and not secret else [pytest.mark.slow])
-            for pair in sorted({*DRAWN.values(), *DRAWS})
-            for secret in (False, True)
-        ),
+        *((*pair, secret) for pair in sorted({*DRAWN.values(), *DRAWS}) for secret in (False, True)),
     ],
 )
 def test_noise_is_that_of_the_cpu(algorithm: str, mechanism: str, secret: bool, tmp_path: Path) -> None:
@@ -199,7 +192,7 @@ def test_noise_is_that_of_the_cpu(algorithm: str, mechanism: str, secret: bool, 
         same(run(tmp_path / "cpu", "cpu", given), there)
 
 
-@pytest.mark.parametrize("algorithm", sorted(ON_CONVEX | NUMPY | set(LEARNERS)))
+@pytest.mark.parametrize("algorithm", few_fast(sorted(ON_CONVEX | NUMPY | set(LEARNERS)), 2))
 def test_what_numpy_computes_is_no_gpus(algorithm: str, tmp_path: Path) -> None:
     data = CONVEX if algorithm in ON_CONVEX else TABLES
     given = [f"algorithm={algorithm}", *data, "rounds=1", "engine.threads=1", "plot=none"]
@@ -233,6 +226,7 @@ def test_a_partys_own_device_is_refused_by_its_key() -> None:
         resolve_device("cuda:1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["glasu", "d_psgd"])
 def test_a_measured_clock_waits_for_the_gpu(algorithm: str, tmp_path: Path) -> None:
     """Before each computation, and after it."""

@@ -58,7 +58,7 @@ def accounting(algorithm: str) -> list[str]:
     return [f"accounting={'tablepuppet' if 'tablepuppet' in rules else 'everything'}"] if len(rules) > 1 else []
 
 
-@pytest.mark.parametrize(("algorithm", "layout"), represented(INDEPENDENT))
+@pytest.mark.parametrize(("algorithm", "layout"), represented(INDEPENDENT, {"vfl"}))
 def test_there_and_back(algorithm: str, layout: str, tmp_path: Path) -> None:
     """From links of their own to a shared bandwidth with another cost ratio and accounting, and from there back; with
     computing."""

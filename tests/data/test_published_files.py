@@ -280,6 +280,7 @@ def test_the_real_sample_in_ml_1m_is_never_called_1m(shared_data, tmp_path):
         movielens.load(movielens_card.Config(variant="1m"), "relational", 1, 0, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_the_real_demo_in_mimic3_is_the_demo(shared_data, tmp_path):
     shutil.copytree(shared_data / "mimic3_demo", tmp_path / "mimic3")

@@ -75,6 +75,7 @@ def masks(columns: int | None = None) -> dict[str, torch.Tensor]:
 # --- what is read -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_data_object_is_the_task_of_the_same_arrays_in_files(tmp_path: Path) -> None:
     task = load(tmp_path, data(name="mine", edge_label=torch.ones(3), y=torch.tensor(LABELS)[:, None]))
     assert_equal(task, as_files(tmp_path))

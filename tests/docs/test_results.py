@@ -8,6 +8,7 @@ from typing import get_args
 
 import pytest
 
+from tests.every import few_fast
 from vflbench.papers.claims import Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,10 +33,12 @@ def test_every_paper_has_a_page():
     assert {"glasu", "leasgd", "mtcd", "pubsub_vfl", "tablepuppet"} <= set(PAGES)
 
 
+@pytest.mark.slow
 def test_pages_are_what_templates_and_csvs_say(script, capsys):
     assert script.main(["--check"]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_another_number_is_told(copy):
     """A CSV that changes makes its page and that of the verdicts stale, and no other."""
     path = copy.folder / "glasu" / "table2.csv"
@@ -123,11 +126,14 @@ def test_no_measured_number_is_typed(page):
 
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(page, marks=[pytest.mark.slow] if page in ("comparison", "pubsub_vfl", "tablepuppet") else [])
-        for page in PAGES
-        if page not in ("gpu", "verdicts")  # empty until there is a GPU; made of other pages
-    ],
+    few_fast(
+        [
+            pytest.param(page, marks=[pytest.mark.slow] if page in ("comparison", "pubsub_vfl", "tablepuppet") else [])
+            for page in PAGES
+            if page not in ("gpu", "verdicts")  # empty until there is a GPU; made of other pages
+        ],
+        2,
+    ),
 )
 def test_a_number_that_is_read_counts(page, script, monkeypatch):
     """A cell that a template asks for changes the page, or stops a sentence, where it is far smaller or far larger.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.every import few_fast
 from tests.federation.toys import run_programs
 from vflbench import config, registry
 from vflbench.algorithms.split.worker_replica import Side
@@ -147,7 +148,7 @@ def test_constants_are_found_again() -> None:
 # --- who takes which model --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", REFERENCE)
+@pytest.mark.parametrize("algorithm", few_fast(REFERENCE, 2))
 def test_what_depends_on_time_or_is_compared_with_it_takes_the_reference(algorithm: str) -> None:
     found = made(f"algorithm={algorithm}", "dataset=digits").compute
     assert found.name == "reference" and found.counts_work and not found.delays and found.sharing == "organisation"
@@ -168,6 +169,7 @@ OURS = {
 FIGURES = sorted({path.stem for path in (registry.config_dir() / "figure/pubsub_vfl").iterdir()} - OURS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "figure", [pytest.param(name, marks=[] if name == "fig8" else [pytest.mark.slow]) for name in FIGURES]
 )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.every import few_fast
 from tests.federation.toys import (
     TOYS,
     clean,
@@ -34,7 +35,7 @@ def test_twenty_random_kills(name):
 
 
 @pytest.mark.parametrize("name", TOYS)
-@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("every", few_fast([1, 3]))
 def test_chains_of_three_kills(name, every):
     rng = random.Random(name)
     for seed in range(3):
@@ -43,7 +44,7 @@ def test_chains_of_three_kills(name, every):
 
 
 # 283, 549, 1056 and 1263 found a bug.
-@pytest.mark.parametrize("seed", [*range(20), 283, 549, 1056, 1263])
+@pytest.mark.parametrize("seed", few_fast([*range(20), 283, 549, 1056, 1263], 6))
 def test_random_federations(seed):
     """Many things happen at the same instant here, and messages are consumed rounds early or late."""
     toy, rng = random_toy(seed), random.Random(seed)

@@ -246,6 +246,7 @@ def test_no_global_generator(name: str) -> None:
     assert not torch.equal(other.head, model.head)
 
 
+@pytest.mark.slow
 def test_every_network_learns_the_labels_of_a_small_graph() -> None:
     labels = torch.arange(NODES) % CLASSES
     for name in gnn_card.MODEL_NAMES:

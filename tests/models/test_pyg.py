@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 import vflbench
 from tests.algorithms.small_graphs import assert_same, config, differ, run, task
+from tests.every import few_fast
 from vflbench.algorithms.graph import centralized_gnn, glasu, glasu_exact, simulated_centralized, standalone_gnn
 from vflbench.algorithms.graph.joint import Aggregation
 from vflbench.cards.models.pyg import Config
@@ -268,7 +269,7 @@ def test_exact_gradients_cross_parties_as_joint_autograd(
 
 
 @pytest.mark.parametrize(("how", "ends"), WAYS)
-@pytest.mark.parametrize(("conv", "options"), NETWORKS)
+@pytest.mark.parametrize(("conv", "options"), few_fast(NETWORKS))
 def test_stale_local_updates_equal_the_slow_reference(
     monkeypatch: pytest.MonkeyPatch, conv: str, options: Any, how: str, ends: tuple[int, ...]
 ) -> None:
@@ -293,7 +294,7 @@ def test_one_party_is_the_centralized_network(module: ModuleType, conv: str) -> 
 
 
 @pytest.mark.parametrize("module", [glasu, glasu_exact, simulated_centralized, standalone_gnn, centralized_gnn])
-@pytest.mark.parametrize("conv", ["SAGEConv", "APPNP", "GENConv"])
+@pytest.mark.parametrize("conv", few_fast(["SAGEConv", "APPNP", "GENConv"]))
 def test_it_runs_in_every_method_and_equal_seeds_give_equal_runs(module: ModuleType, conv: str) -> None:
     keys = {"fanout": 2, "batch_size": 6, "optimizer": "adam", "lr": 0.01, "dropout": 0.3}
     first, second, other = (

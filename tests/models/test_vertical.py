@@ -49,6 +49,7 @@ def run(folder: Path, algorithm: str, *more: str) -> Run:
     )
 
 
+@pytest.mark.slow
 def test_split_learning_and_tokens_train_the_same_embeddings(tmp_path: Path) -> None:
     """The layer above them is the active party's, or the server's: what is compared is every passive party's
     network."""
@@ -112,9 +113,8 @@ def test_how_many_rows_a_party_may_keep() -> None:
     assert vertical.kept_rows(lambda rows: network(theta, rows), x, 10) == vertical.KEPT_BYTES / 10 / a_row
 
 
-@pytest.mark.parametrize(
-    "name", ["vfl", "svfl", *(pytest.param(name, marks=pytest.mark.slow) for name in ("avfl", "mtcd"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vfl", "svfl", *(name for name in ("avfl", "mtcd"))])
 def test_a_graph_that_is_not_kept_changes_no_number(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = (*DIGITS, "model=split_mlp", "rounds=2")
     kept = run(tmp_path / "kept", name, *words)
@@ -182,6 +182,7 @@ COMPOSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data", [pytest.param(DIGITS, id="classes"), pytest.param(ENERGY, id="regression", marks=pytest.mark.slow)]
 )

@@ -317,6 +317,7 @@ def wanted(scale, *overrides, **changes):
     return jobs.wanted(made, scale, overrides)
 
 
+@pytest.mark.slow
 def test_the_runs_of_a_sweep():
     small, smoke = wanted("small"), wanted("smoke")
     assert len(small) == 15 and len({job.identity for job in small}) == 15
@@ -434,6 +435,7 @@ def test_where_repricing_is_refused_it_is_told_why_and_the_run_is_trained(tmp_pa
     assert all(job.run and job.fresh and not job.failure for job in found)
 
 
+@pytest.mark.slow
 def test_a_method_whose_course_depends_on_time_is_trained_on_every_network():
     made = Definition(
         "t",

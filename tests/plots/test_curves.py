@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import network_option
+from tests.every import few_fast
 from vflbench.plots import curves
 from vflbench.results import reader
 from vflbench.types import DataSource, Metric, VflbenchError
@@ -57,17 +58,14 @@ def test_pictures_are_deterministic_and_drawn_before_the_summary_is_there(make_r
     assert {path.name: path.read_bytes() for path in run.folder.glob("*.[ps][nv]g")} == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "alarm"),
     [
-        pytest.param(
-            {"source": DataSource("synthetic")}, "SYNTHETIC DATA, nothing of it is real", marks=pytest.mark.slow
-        ),
-        pytest.param({"source": DataSource("partial")}, "PARTLY SYNTHETIC DATA", marks=pytest.mark.slow),
-        pytest.param(
-            {"source": DataSource("partial", lacks="1 of 2 rows")}, "PARTIAL DATA, 1 of 2 rows", marks=pytest.mark.slow
-        ),
-        pytest.param({"status": "diverged"}, "status: diverged", marks=pytest.mark.slow),
+        ({"source": DataSource("synthetic")}, "SYNTHETIC DATA, nothing of it is real"),
+        ({"source": DataSource("partial")}, "PARTLY SYNTHETIC DATA"),
+        ({"source": DataSource("partial", lacks="1 of 2 rows")}, "PARTIAL DATA, 1 of 2 rows"),
+        ({"status": "diverged"}, "status: diverged"),
         (
             {"source": DataSource("synthetic"), "status": "target_reached"},
             "SYNTHETIC DATA, nothing of it is real · status: target reached",
@@ -94,6 +92,7 @@ def test_without_communication(make_run):
     assert "bytes sent (MB)" in words(ideal.folder / "bytes.svg")
 
 
+@pytest.mark.slow
 def test_the_title_says_which_variant_of_a_data_set_it_is(make_run, tmp_path):
     runs = [make_run(name, dataset="mimic3", source=DataSource("real", name)) for name in ("demo", "full")]
     curves.draw_run(runs[0])
@@ -115,7 +114,7 @@ def test_no_text_lies_on_a_curve_that_swings(make_run):
     assert any("(selected on validation)" in text.get_text() for text in legend.get_texts())
 
 
-@pytest.mark.parametrize("rounds", [(), (10,)])
+@pytest.mark.parametrize("rounds", few_fast([((),), ((10,),)]))
 def test_hardly_any_points(make_run, rounds):
     run = make_run("a", rounds=rounds)
     curves.draw_run(run)
@@ -207,7 +206,7 @@ def test_lines_panels_and_what_is_left_out(make_run, tmp_path):
     assert table[table["line"] == "Standalone GNN"]["mean"].tolist() == [0.7]
 
 
-@pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.parametrize("timed", few_fast([True, False]))
 def test_running_times_under_several_clocks_are_not_on_one_axis(make_run, tmp_path, timed):
     runs = [make_run("none"), make_run("other", algorithm="vfl")]
     runs[1].summary["compute_clock"] = "modelled"
@@ -223,6 +222,7 @@ def test_an_options_own_keys_do_not_make_a_label_longer(make_run, tmp_path):
     assert set(curves.draw_runs(runs, tmp_path)["line"]) == {f"GLASU · kind.a={n}" for n in range(2)}
 
 
+@pytest.mark.slow
 def test_networks_of_one_name_and_other_keys_have_panels_of_their_own(make_run, tmp_path):
     runs = [make_run(f"{ratio}", network=network_option("cost_ratio", ratio=ratio)) for ratio in (1.0, 10.0)]
     table = curves.draw_runs([*runs, make_run("far")], tmp_path)
@@ -268,6 +268,7 @@ def test_what_follows_from_the_varied_key_is_not_in_the_label() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_gap_of_zero_is_left_out_of_a_logarithmic_axis_with_a_word(make_run, tmp_path, recwarn):
     """An exact method has sent something, and has no gap that a logarithmic axis could show."""
     gap = Metric("suboptimality", "min")

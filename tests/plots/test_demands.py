@@ -265,6 +265,7 @@ def test_epsilons_of_different_kinds_share_no_axis(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_values_against_epsilon_have_a_panel_for_each_kind_of_it(tmp_path: Path) -> None:
     """R0.1, in the pictures of figures."""
     table = [
@@ -326,6 +327,7 @@ def ranked(page: Any) -> list[str]:
     return list(page.execute_script("return ranking().filter((row) => row.ranked).map((row) => title(row.line))"))
 
 
+@pytest.mark.slow
 def test_the_page_asks_first_and_answers_under_each_demand(opened: Any, runs: Path) -> None:
     page = opened("#axis=bytes")
     texts = table(page)
@@ -360,6 +362,7 @@ def test_the_page_asks_first_and_answers_under_each_demand(opened: Any, runs: Pa
         assert len(ranked(opened(nonsense))) == (2 if "noise" in nonsense else 4)
 
 
+@pytest.mark.slow
 def test_a_limit_of_epsilon_holds_for_every_demand_and_kinds_are_apart(opened: Any) -> None:
     from selenium.webdriver import Keys
 

@@ -113,6 +113,7 @@ def test_what_cannot_be_priced_anew_leaves_ranking_headline_and_picture(opened: 
     assert all(ranks(page).values()) and not page.find_element("id", "not_ranked").is_displayed()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_made_on_the_chosen_network_is_ranked_there(opened: Callable[..., Any]) -> None:
     import yaml
 
@@ -135,6 +136,7 @@ def test_a_run_that_was_made_on_the_chosen_network_is_ranked_there(opened: Calla
     assert ranks(page)[name] == ""
 
 
+@pytest.mark.slow
 def test_clocks_are_never_on_one_axis_of_running_time(opened: Callable[..., Any]) -> None:
     def timed(algorithm: str, manifest: dict[str, Any], summary: dict[str, Any]) -> None:
         if algorithm != "mtcd":
@@ -167,6 +169,7 @@ def test_accountings_are_never_on_one_axis_of_costs(opened: Callable[..., Any]) 
     assert all(ranks(page).values())
 
 
+@pytest.mark.slow
 def test_who_sends_only_predictions_is_ranked_where_they_are_charged(opened: Callable[..., Any]) -> None:
     def served(algorithm: str, manifest: dict[str, Any], summary: dict[str, Any]) -> None:
         if algorithm == "mtcd":
@@ -183,6 +186,7 @@ def test_who_sends_only_predictions_is_ranked_where_they_are_charged(opened: Cal
     assert ranks(page)["MTCD"] == ""
 
 
+@pytest.mark.slow
 def test_the_headline_keeps_to_the_readers_limits(opened: Callable[..., Any]) -> None:
     page = opened()
     choose(page, "axis", "bytes")
@@ -267,6 +271,7 @@ def test_a_tie_and_one_seed_are_said(opened: Callable[..., Any]) -> None:
     assert "MTCD" not in answer(page) and list(ranks(page))[-1] == "MTCD"
 
 
+@pytest.mark.slow
 def test_ranks_and_intervals_are_of_one_statistic(opened: Callable[..., Any]) -> None:
     """The arithmetic means are the other way round: the interval would contradict the ranks."""
     page = opened()
@@ -279,6 +284,7 @@ def test_ranks_and_intervals_are_of_one_statistic(opened: Callable[..., Any]) ->
     assert page.execute_script("return ranking()[0].line.label") == page.execute_script("return panel().lines[0].label")
 
 
+@pytest.mark.slow
 def test_a_metric_that_never_changes_is_drawn(opened: Callable[..., Any]) -> None:
     page = opened()
     page.execute_script(
@@ -324,6 +330,7 @@ def test_all_runs_on_another_network_equal_fresh_runs_there(
     assert "is another experiment than" in Path("e.html").read_text() and ",avfl," not in Path("e.csv").read_text()
 
 
+@pytest.mark.slow
 def test_picture_and_table_are_downloaded_as_shown(opened: Callable[..., Any], tmp_path: Path) -> None:
     import time
     from io import BytesIO

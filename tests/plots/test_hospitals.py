@@ -71,6 +71,7 @@ def test_a_broken_copy_is_told_whole(place: Path, capsys: pytest.CaptureFixture[
         assert text in told
 
 
+@pytest.mark.slow
 def test_a_preset_that_sweeps_may_name_all_links_at_once(place: Path) -> None:
     """And one run of it is started alone, as `report --rerun` does."""
     from vflbench import config

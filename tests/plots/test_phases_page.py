@@ -90,6 +90,7 @@ def test_each_phase_can_be_left_out(opened: Callable[..., Any], runs: Path) -> N
     assert sorted(sent) == sorted(run.summary["bytes"]["total"] for run in reader.find(runs))
 
 
+@pytest.mark.slow
 def test_the_ranking_follows_the_number_of_predictions(opened: Callable[..., Any], runs: Path) -> None:
     page = opened("#axis=bytes")
     assert page.execute_script("return state.axis") == "bytes"
@@ -105,6 +106,7 @@ def test_the_ranking_follows_the_number_of_predictions(opened: Callable[..., Any
     agrees(page, runs, Charged())
 
 
+@pytest.mark.slow
 def test_the_address_keeps_the_choice(opened: Callable[..., Any], runs: Path) -> None:
     page = opened()
     page.find_element("id", "with_align").click()

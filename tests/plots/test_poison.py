@@ -215,6 +215,7 @@ def test_no_text_commands_a_terminal(
     assert not CONTROL.search(Path("a.md").read_text())
 
 
+@pytest.mark.slow
 def test_no_text_is_a_colour_on_a_terminal(commanding: Poisoner) -> None:
     """rich's own colours are there, and none of the poison's."""
     shown = {}
@@ -271,6 +272,7 @@ def test_logs_command_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
         assert re.match(r"\d\d:\d\d:\d\d INFO    left", formatter.format(record))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:constrained_layout not applied")  # the names are longer than the picture
 def test_pictures_show_names_and_take_none_for_a_formula(commanding: Poisoner) -> None:
     """`$\\frac{$` is no formula, and an SVG with a control character would be none."""

@@ -137,6 +137,7 @@ def test_dragging_the_ratio_prices_the_server(opened: Any, convex_runs: Path) ->
     assert opened.find_element("id", "axis").get_attribute("value") == "cost"
 
 
+@pytest.mark.slow
 def test_the_reader_types_a_target_sorts_and_points(opened: Any, convex_runs: Path) -> None:
     from selenium.webdriver import ActionChains, Keys
 
@@ -184,6 +185,7 @@ def test_every_control_draws(opened: Any) -> None:
     assert not any(word in text for word in ("undefined", "NaN", "Infinity", "[object"))
 
 
+@pytest.mark.slow
 def test_it_fits_a_narrow_screen(opened: Any) -> None:
     opened.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}

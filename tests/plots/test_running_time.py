@@ -45,6 +45,7 @@ def test_a_prediction_that_is_far_off_has_no_running_time(runs: Path, monkeypatc
     assert "virtual_seconds" in data["axes"] and "No running time" not in caveat
 
 
+@pytest.mark.slow
 def test_models_of_computing_are_never_on_one_axis_of_running_time(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, _ = page(runs, monkeypatch)
     clocks = [line["clock"] for line in data["lines"]]  # type: ignore[attr-defined]

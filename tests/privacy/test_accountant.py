@@ -60,6 +60,7 @@ def test_composition_below_discretised_and_renyi_accountants() -> None:
     assert pld == pytest.approx(exact, rel=5e-3)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(MU, MU, DELTA, DELTA)
 def test_monotone(mu_a: float, mu_b: float, delta_a: float, delta_b: float) -> None:
@@ -78,6 +79,7 @@ def test_edges() -> None:
     assert accountant.composed_mu(2.0, 4.0, 9) == 1.5
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(st.floats(1e-3, 500.0), DELTA, st.sampled_from([1.0, 2.0]), st.integers(1, 2000))
 def test_calibration_is_tight_and_never_overshoots(

@@ -17,6 +17,7 @@ from scipy.stats import norm
 
 import vflbench
 from tests.algorithms import small_columns, small_joins
+from tests.every import few_fast
 from tests.options import privacy_config
 from vflbench import seeding
 from vflbench.algorithms.joins import centralized_join
@@ -75,7 +76,7 @@ def noisy_mean(rows: Sequence[torch.Tensor], like: torch.Tensor, clip: float, si
 # --- nothing changes without noise ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("classes", [0, 3])
+@pytest.mark.parametrize("classes", few_fast([0, 3]))
 @pytest.mark.parametrize("model", [{"name": "linear"}, {"name": "mlp", "hidden": 3}], ids=lambda m: m["name"])
 def test_a_wide_clip_without_noise_is_no_privacy_to_the_last_bit(model: dict[str, Any], classes: int) -> None:
     keys = {"batch_size": 10**6, "model": model, "weight_decay": 0.01}
@@ -98,7 +99,7 @@ def test_the_same_of_columns(task: Any) -> None:
 # --- slow references --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [{"name": "linear"}, {"name": "mlp", "hidden": 3}], ids=lambda m: m["name"])
+@pytest.mark.parametrize("model", few_fast([{"name": "linear"}, {"name": "mlp", "hidden": 3}]), ids=lambda m: m["name"])
 def test_a_joined_rows_gradient_is_clipped_over_all_tables(model: dict[str, Any], batches: list[np.ndarray]) -> None:
     clip, sigma, size, lr = 0.3, 0.7, 16, 0.2
     keys = {"batch_size": size, "lr": lr, "weight_decay": 0.0, "model": model, "rounds": 1}
@@ -127,7 +128,7 @@ def test_a_joined_rows_gradient_is_clipped_over_all_tables(model: dict[str, Any]
     torch.testing.assert_close(parameters(result), theta, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("task", [small_columns.ridge(), small_columns.sparse()], ids=["ridge", "sparse"])
+@pytest.mark.parametrize("task", few_fast([small_columns.ridge(), small_columns.sparse()]), ids=["ridge", "sparse"])
 def test_a_rows_gradient_is_clipped_over_all_columns(task: Any, batches: list[np.ndarray]) -> None:
     """The gradient of a row's own loss; an objective that is their sum takes N times the mean."""
     clip, sigma, size, lr = 0.05, 0.7, 9, 0.01
@@ -176,6 +177,7 @@ def test_a_rows_gradient_is_clipped_over_all_networks(labels: int, batches: list
 # --- what is said -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [centralized_join, centralized_gd])
 def test_the_model_is_covered_and_the_budget_is_spent(module: ModuleType) -> None:
     asked = privacy_config("dp_sgd", epsilon=2.0)
@@ -189,7 +191,7 @@ def test_the_model_is_covered_and_the_budget_is_spent(module: ModuleType) -> Non
     assert "all parties" in spent["unit"] and any("mean label" in phrase for phrase in spent["not_covered"])
 
 
-@pytest.mark.parametrize("module", [centralized_join, centralized_gd])
+@pytest.mark.parametrize("module", few_fast([centralized_join, centralized_gd]))
 def test_full_batches_are_plain_gaussian_releases(module: ModuleType) -> None:
     """mu is sqrt(steps) / noise, and delta(epsilon) that of mu-GDP (Dong, Roth, Su 2022, corollary 1)."""
     asked, rounds = privacy_config("dp_sgd", epsilon=2.0), 5

@@ -14,6 +14,7 @@ from scipy import stats
 
 from tests.algorithms.small_joins import Result
 from tests.algorithms.small_shards import config, models, run, task
+from tests.every import few_fast
 from tests.options import privacy_config
 from vflbench import seeding
 from vflbench.algorithms.gossip import allreduce_sgd, d_psgd, easgd, leasgd, leasgd_async, local_sgd
@@ -61,7 +62,7 @@ def steps_of(result: Result) -> int:
 
 
 @pytest.mark.parametrize("unit", ["example", "batch"])
-@pytest.mark.parametrize("model", ["logistic", "mlp3"])
+@pytest.mark.parametrize("model", few_fast(["logistic", "mlp3"]))
 def test_a_run_is_the_slow_reference_with_noise_redrawn_from_each_workers_stream(
     unit: str, model: str, recorded: Recorded
 ) -> None:
@@ -118,7 +119,8 @@ def test_workers_noise_is_their_own_and_new_in_every_step(module: ModuleType, mo
     assert not any(torch.equal(one, other) for one, other in itertools.combinations(every, 2))
 
 
-@pytest.mark.parametrize("module", [local_sgd, pytest.param(leasgd, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("module", [local_sgd, leasgd])
 def test_batches_of_a_run_are_poisson_samples_at_the_rate_accounted(module: ModuleType, recorded: Recorded) -> None:
     """Sizes binomial, every row equally often, and pairs of rows as often together as independent ones."""
     secret = privacy_config("dp_sgd", clip=0.5, noise_multiplier=2.0)
@@ -146,6 +148,7 @@ def test_batches_of_a_run_are_poisson_samples_at_the_rate_accounted(module: Modu
         assert again == pytest.approx(n * q * q, rel=0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [local_sgd, leasgd, d_psgd, easgd, allreduce_sgd])
 def test_what_is_accounted_is_what_was_done(module: ModuleType, recorded: Recorded) -> None:
     """Steps are iterations, the rate is b / n_i, epsilon that of both: also where shards are uneven, and one smaller
@@ -161,6 +164,7 @@ def test_what_is_accounted_is_what_was_done(module: ModuleType, recorded: Record
         assert spent["epsilon"] == accountant.spent_epsilon([(2.0, q, 8)], 1e-5)
 
 
+@pytest.mark.slow
 def test_asynchronous_workers_account_for_their_own_steps(recorded: Recorded) -> None:
     secret = privacy_config("dp_sgd", clip=0.5, noise_multiplier=2.0)
     result = run(leasgd_async, uneven(), config(leasgd_async, 3, privacy=secret, workers=3))

@@ -102,12 +102,7 @@ TABLE: dict[str, dict[str, str]] = {
     "tree_cg": row("can have: none (noise in a product breaks the conjugacy"),
     **dict.fromkeys(("svfl", "mtcd", "stcd", "dcpa"), row("can have: none, gaussian_embedding", "gaussian_embedding")),
 }
-FAST = {  # of the pairs that run: one of each mechanism
-    *(("rfl_sgd", "label_dp"), ("centralized_gd", "dp_sgd"), ("gd_join", "tablepuppet"), ("send_once", "rr_bins")),
-    *(("vfl", "gdp_embedding"), ("avfl", "label_rr"), ("pubsub_vfl", "gaussian_gradient")),
-    ("vfl_ps", "embedding_and_label"),
-    *(("glasu_exact", "gaussian_embedding"), ("graph_once", "edge_rr"), ("mtcd", "gaussian_embedding")),
-}
+FAST = {("centralized_gd", "dp_sgd"), ("vfl", "gdp_embedding"), ("mtcd", "gaussian_embedding")}  # of the pairs that run
 REFUSING = {"vfl", "ensemble"}  # stand for the others: one with some mechanisms, one with none
 CASES = [
     pytest.param(

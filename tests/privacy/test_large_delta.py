@@ -24,6 +24,7 @@ def test_no_accountant_goes_below_zero(name: str, delta: float, noise: float) ->
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rdp", "gdp"])
 def test_noise_is_found_at_any_delta(name: str) -> None:
     for delta in (0.4, 0.5):

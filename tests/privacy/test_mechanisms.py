@@ -123,6 +123,7 @@ def test_ids_must_fit(ids: list[int]) -> None:
         mechanism().protect(torch.ones(2, 2), np.array(ids), generator())
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=15)
 @given(st.floats(0.05, 100.0), st.integers(1, 60))
 def test_target_is_kept_and_its_bound_enforced(target: float, bound: int) -> None:

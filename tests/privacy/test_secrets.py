@@ -266,6 +266,7 @@ def interrupted(words: list[str], monkeypatch: pytest.MonkeyPatch, after: int) -
             vflbench.run(words)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_keeps_the_noise_that_it_had_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It rehearses nothing again; rows beyond the quantile go on repeating what was sent before the checkpoint."""
     words = [*GLASU, "privacy=gaussian_embedding", "privacy.release_quantile=0.5", "rounds=6", "checkpoint_every=2"]
@@ -278,6 +279,7 @@ def test_a_resumed_run_keeps_the_noise_that_it_had_planned(tmp_path: Path, monke
     assert resumed.curve.equals(whole.curve) and resumed.summary["bytes"] == whole.summary["bytes"]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_repeats_its_noise_and_forgets_the_keys_at_its_end(
     keys: Callable[[], list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +309,7 @@ def test_a_resumed_run_repeats_its_noise_and_forgets_the_keys_at_its_end(
         assert path.read_bytes() == (run.folder / "model" / path.name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_run_whose_keys_are_gone_is_not_continued_with_other_noise(
     keys: Callable[[], list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,6 +330,7 @@ def test_a_run_whose_keys_are_gone_is_not_continued_with_other_noise(
         vflbench.run(words)
 
 
+@pytest.mark.slow
 def test_a_run_whose_messages_depend_on_real_time_is_not_continued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,6 +365,7 @@ def test_a_run_whose_messages_depend_on_real_time_is_not_continued(
         vflbench.run(words)
 
 
+@pytest.mark.slow
 def test_the_simulation_says_that_its_noise_is_for_simulation_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

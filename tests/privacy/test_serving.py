@@ -14,6 +14,7 @@ import torch
 
 import vflbench
 from tests.algorithms import small_columns, test_pubsub, test_send_once
+from tests.every import few_fast
 from tests.options import make_mechanism, privacy_config
 from vflbench import exposure, registry
 from vflbench.algorithms.oneshot import send_once
@@ -72,7 +73,7 @@ def test_split_learning_trains_the_same_whichever_way_rows_are_served(module: Mo
         assert spent["one_prediction"]["mu"] == pytest.approx(4 / math.sqrt(3))
 
 
-@pytest.mark.parametrize("module", [svfl, mtcd])
+@pytest.mark.parametrize("module", few_fast([svfl, mtcd]))
 def test_tokens_train_the_same_whichever_way_rows_are_served(module: ModuleType) -> None:
     task, runs, counted = small_columns.classes(), {}, []
     for way in WAYS:
@@ -220,26 +221,33 @@ def test_a_resumed_run_has_the_scores_of_one_that_never_stopped(
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        (
-            ["algorithm=vfl", "dataset=bank", "privacy=label_rr"],
-            r"privacy\.serving=noisy: privacy=label_rr has no such key; embedding_and_label, gaussian_embedding, "
-            "gdp_embedding, rr_bins have it",
-        ),
-        (["algorithm=vfl", "dataset=bank", "privacy=gaussian_gradient"], "privacy=gaussian_gradient has no such key"),
-        (["algorithm=fedavg", "dataset=digits", "privacy=dp_sgd"], "privacy=dp_sgd has no such key"),
-        (["algorithm=rfl_sgd", "dataset=movielens", "privacy=label_dp"], "privacy=label_dp has no such key"),
-        (["algorithm=glasu", "dataset=cora", "privacy=edge_rr"], "privacy=edge_rr has no such key"),
-        (["algorithm=vfl", "dataset=bank"], "privacy=none has no such key"),
-        (
-            ["algorithm=graph_once", "dataset=cora", "privacy=gaussian_embedding"],
-            r"privacy\.serving=noisy: graph_once does not add noise to held-out rows: use clean. Those that do: .*vfl",
-        ),
-        (
-            ["algorithm=mtcd", "dataset=ridge", "privacy=gaussian_embedding"],
-            r"privacy\.serving=noisy: dataset\.problem=ridge holds out no rows to be served: clean",
-        ),
-    ],
+    few_fast(
+        [
+            (
+                ["algorithm=vfl", "dataset=bank", "privacy=label_rr"],
+                r"privacy\.serving=noisy: privacy=label_rr has no such key; embedding_and_label, gaussian_embedding, "
+                "gdp_embedding, rr_bins have it",
+            ),
+            (
+                ["algorithm=vfl", "dataset=bank", "privacy=gaussian_gradient"],
+                "privacy=gaussian_gradient has no such key",
+            ),
+            (["algorithm=fedavg", "dataset=digits", "privacy=dp_sgd"], "privacy=dp_sgd has no such key"),
+            (["algorithm=rfl_sgd", "dataset=movielens", "privacy=label_dp"], "privacy=label_dp has no such key"),
+            (["algorithm=glasu", "dataset=cora", "privacy=edge_rr"], "privacy=edge_rr has no such key"),
+            (["algorithm=vfl", "dataset=bank"], "privacy=none has no such key"),
+            (
+                ["algorithm=graph_once", "dataset=cora", "privacy=gaussian_embedding"],
+                r"privacy\.serving=noisy: graph_once does not add noise to held-out rows: use clean\. "
+                "Those that do: .*vfl",
+            ),
+            (
+                ["algorithm=mtcd", "dataset=ridge", "privacy=gaussian_embedding"],
+                r"privacy\.serving=noisy: dataset\.problem=ridge holds out no rows to be served: clean",
+            ),
+        ],
+        2,
+    ),
 )
 def test_it_is_refused_where_nothing_noises_rows_that_are_served(words: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import vflbench
+from tests.every import few_fast
 from vflbench.cli import command
 from vflbench.privacy import mechanisms
 
@@ -57,16 +58,9 @@ CASES = {
     "fedbuff dp_sgd": [*SHARDS[:-1], "algorithm.workers=3", "epochs=2"],  # all get as many models
 }
 
-# In the fast tests others of the same mechanism, or of the same family, stand for these.
-STOOD_FOR = {
-    *("glasu gaussian_embedding", "simulated_centralized gaussian_embedding"),
-    *("send_once gaussian_embedding", "send_once gdp_embedding"),
-    *("graph_once gaussian_embedding", "pubsub_vfl gdp_embedding", "svfl gaussian_embedding"),
-    *("stcd gaussian_embedding", "rfl_sgd_v dp_sgd", "rfl_admm_v tablepuppet", "leasgd dp_sgd"),
-    *("fedavg dp_sgd", "leasgd_async dp_sgd", "fedbuff dp_sgd"),
-}
+FAST = {"send_once rr_bins", "vfl embedding_and_label"}
 FEW = {"glasu_exact gaussian_embedding", "send_once rr_bins", "vfl embedding_and_label", "gd_join tablepuppet"}
-EVERY = [pytest.param(case, marks=[pytest.mark.slow] if case in STOOD_FOR else []) for case in CASES]
+EVERY = [pytest.param(case, marks=[] if case in FAST else [pytest.mark.slow]) for case in CASES]
 
 
 def spent(folder: Path, case: str, *more: str) -> dict:
@@ -88,6 +82,7 @@ def test_what_was_asked_is_spent(case: str, tmp_path: Path) -> None:
     assert found.keys() >= set(always) and "clipped_share" not in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["glasu gaussian_embedding", "pubsub_vfl gdp_embedding"])
 def test_a_target_mu_is_spent(case: str, tmp_path: Path) -> None:
     found = spent(tmp_path, case, "privacy.mu=1", "privacy.delta=1e-5")
@@ -95,6 +90,7 @@ def test_a_target_mu_is_spent(case: str, tmp_path: Path) -> None:
     assert found["epsilon"] == pytest.approx(4.377, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_two_epochs_of_bank_need_noise_for_two_publications(tmp_path: Path) -> None:
     """Retries cost nothing: 2 sqrt(2) C_z, where four publications needed 4 C_z."""
     found = spent(tmp_path, "pubsub_vfl gdp_embedding", "privacy.mu=1")
@@ -102,6 +98,7 @@ def test_two_epochs_of_bank_need_noise_for_two_publications(tmp_path: Path) -> N
     assert found["releases"] == {"planned": 2, "done": 2} and found["spent_of_target"] == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_how_loud_the_noise_is(capsys: pytest.CaptureFixture[str]) -> None:
     """Noise of s sqrt(d) / C, over the longest row; on Cora it was above 100."""
     words = [*COLUMNS, "algorithm=send_once", "algorithm.form=raw", "dry_run=true", "privacy=gaussian_embedding"]
@@ -115,7 +112,7 @@ def test_a_dry_run_says_how_loud_the_noise_is(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[] if case in FEW else [pytest.mark.slow]) for case in CASES]
+    "case", few_fast([pytest.param(case, marks=[] if case in FEW else [pytest.mark.slow]) for case in CASES])
 )
 def test_an_infinite_budget_clips_and_guarantees_nothing(case: str, tmp_path: Path) -> None:
     found = spent(tmp_path, case, "privacy.epsilon=inf")
@@ -126,6 +123,7 @@ def test_an_infinite_budget_clips_and_guarantees_nothing(case: str, tmp_path: Pa
         assert found["noise_multiplier"] == 0
 
 
+@pytest.mark.slow
 def test_the_default_is_epsilon_8_at_a_delta_below_one_over_the_rows(tmp_path: Path) -> None:
     found = spent(tmp_path, "graph_once gaussian_embedding")
     assert found["target"] == {"epsilon": 8.0} and found["epsilon"] == pytest.approx(8, rel=1e-6)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from scipy import integrate, stats
 
+from tests.every import few_fast
 from tests.options import check_keys, make_mechanism, privacy_config
 from vflbench.cards.models import partial as partial_card
 from vflbench.cards.privacy.keys import least_epsilon
@@ -207,6 +208,7 @@ def test_no_rows_and_rows_without_a_gradient() -> None:
     assert nothing.shape == model.theta.shape and float(nothing.norm()) > 0  # a batch may be empty; its noise may not
 
 
+@pytest.mark.slow
 def test_gradient_noise_has_deviation_sigma_times_clip() -> None:
     model, x, cotangent = made({"name": "linear"})
     private, bare = noisy(noise=3.0, clip=0.5), noisy(noise=0.0, clip=0.5)
@@ -291,6 +293,7 @@ def test_composition_and_edges() -> None:
     assert accountant.spent_epsilon([(0.0, 0.1, 1)], 1e-5) == math.inf
 
 
+@pytest.mark.slow
 def test_epsilon_grows_with_steps_and_with_less_noise_and_sigma_with_both() -> None:
     by_steps = [accountant.spent_epsilon([(2.0, 0.05, steps)], 1e-5) for steps in (1, 10, 100, 1000)]
     by_noise = [accountant.spent_epsilon([(noise, 0.05, 100)], 1e-5) for noise in (8.0, 4.0, 2.0, 1.0)]
@@ -307,14 +310,16 @@ def test_epsilon_grows_with_steps_and_with_less_noise_and_sigma_with_both() -> N
 
 @pytest.mark.parametrize(
     ("target", "rate", "steps"),
-    [
-        (1.0, 0.02, 500),
-        (1.0, 1.0, 100),
-        *(
-            pytest.param(*other, marks=pytest.mark.slow)
-            for other in ((8.0, 0.3, 60), (0.15, 0.01, 100), (1.0, 0.97, 9), (30.0, 0.001, 50))
-        ),
-    ],
+    few_fast(
+        [
+            (1.0, 0.02, 500),
+            (1.0, 1.0, 100),
+            *(
+                pytest.param(*other, marks=pytest.mark.slow)
+                for other in ((8.0, 0.3, 60), (0.15, 0.01, 100), (1.0, 0.97, 9), (30.0, 0.001, 50))
+            ),
+        ]
+    ),
 )
 def test_calibration_is_tight_and_never_overshoots(target: float, rate: float, steps: int) -> None:
     from opacus.accountants.utils import get_noise_multiplier

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 import vflbench
+from tests.every import few_fast
 from vflbench import config
 from vflbench.cards.data.tabular import tabular_files as tabular_files_card
 from vflbench.data.columns import extremes
@@ -80,10 +81,12 @@ def test_frames_are_divided_as_the_arguments_say(frames: dict[str, pd.DataFrame]
 
 @pytest.mark.parametrize(
     ("names", "how"),
-    [
-        (("hospital", "laboratory"), {"label": "died"}),
-        (("city", "clinic"), {"label": "readmitted", "alignment": "hashed", "own_rows": "train"}),
-    ],
+    few_fast(
+        [
+            (("hospital", "laboratory"), {"label": "died"}),
+            (("city", "clinic"), {"label": "readmitted", "alignment": "hashed", "own_rows": "train"}),
+        ]
+    ),
 )
 def test_frames_are_the_samples_of_the_same_files(names: tuple[str, str], how: dict[str, Any]) -> None:
     files = [str(EXAMPLES / f"{name}.csv") for name in names]

@@ -47,6 +47,7 @@ def test_modelnet10s_voxels(root, caplog):
             assert low < rows[:8].sum() / rows[8:].sum() < high
 
 
+@pytest.mark.slow
 def test_modelnet10s_meshes(root):
     folder = root / "modelnet10_off_samples" / "ModelNet10" / "bathtub" / "train"
     if not folder.is_dir():

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import absent
+from tests.every import few_fast
 from tests.options import card_of
 from vflbench.cards.data.tabular import bank as bank_card
 from vflbench.cards.data.tabular import blog as blog_card
@@ -72,7 +73,7 @@ def test_the_minimum_of_energys_ridge_form(root):
 
 
 @pytest.mark.parametrize(
-    ("variant", "rows", "columns", "yes"), [("additional", 41188, 20, 4640), ("full", 45211, 16, 5289)]
+    ("variant", "rows", "columns", "yes"), few_fast([("additional", 41188, 20, 4640), ("full", 45211, 16, 5289)])
 )
 def test_bank(root, variant, rows, columns, yes):
     needs(root, bank.EDITIONS[variant].archive.path)
@@ -134,7 +135,7 @@ def test_criteo(root, monkeypatch):
     assert again.public.samples == 4799 and sum(map(len, [again.labels, *again.held_out_labels.values()])) == 7999
 
 
-@pytest.mark.parametrize("parties", [2, 10])
+@pytest.mark.parametrize("parties", few_fast([2, 10]))
 @pytest.mark.parametrize(
     ("module", "columns"),
     [(energy, 27), pytest.param(blog, 280, marks=pytest.mark.slow), (bank, 20)],
@@ -154,6 +155,7 @@ def test_two_and_ten_parties_have_all_columns_between_them(root, module, columns
     assert module is bank or [block.shape[1] for block in task.features] == given
 
 
+@pytest.mark.slow
 def test_the_users_own_file(root, tmp_path):
     """Bank's file read as a stranger's: the same columns, levels and numbers as its own reader gives."""
     needs(root, bank.EDITIONS["full"].archive.path)

@@ -218,6 +218,7 @@ def ledger(count):
     }
 
 
+@pytest.mark.slow
 def test_ledger_of_a_million_messages(tmp_path):
     arrays, parties, tags = ledger(1_000_000), ["server", "client_0", "client_1"], ["embedding", "aggregate"]
     calls = itertools.count()

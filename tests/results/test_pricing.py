@@ -118,7 +118,7 @@ PRICED = {
 }
 
 
-@pytest.mark.parametrize(("algorithm", "data"), represented(PRICED.items()))
+@pytest.mark.parametrize(("algorithm", "data"), represented(PRICED.items(), {"mtcd"}))
 def test_prices_are_what_the_engine_takes(
     algorithm: str, data: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

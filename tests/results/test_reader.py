@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from tests.every import few_fast
 from vflbench.results import folder, inventory, parquet, reader
 from vflbench.types import VflbenchError
 
@@ -93,17 +94,20 @@ DEEP, DIGITS = "[" * 100_000, "1" * 5000
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [
-        ("summary.json", DEEP),
-        ("manifest.json", DEEP),
-        ("summary.json", '{"schema": 1, "seed": ' + DIGITS + "}"),
-        (".hydra/overrides.yaml", "- 2001-13-45"),
-        (".hydra/overrides.yaml", DEEP[:20_000]),
-        ("curve.csv", "x" * 200_000),
-        ("files.jsonl", '{"vflbench": "the files it wrote here"}\n{"writing": "model\\u0000/x"}\n'),
-        ("files.jsonl", '{"vflbench": "the files it wrote here"}\n{"writing": "%s"}\n' % ("x" * 5000)),
-        ("files.jsonl", '{"vflbench": "the files it wrote here"}\n' + DEEP + "\n"),
-    ],
+    few_fast(
+        [
+            ("summary.json", DEEP),
+            ("manifest.json", DEEP),
+            ("summary.json", '{"schema": 1, "seed": ' + DIGITS + "}"),
+            (".hydra/overrides.yaml", "- 2001-13-45"),
+            (".hydra/overrides.yaml", DEEP[:20_000]),
+            ("curve.csv", "x" * 200_000),
+            ("files.jsonl", '{"vflbench": "the files it wrote here"}\n{"writing": "model\\u0000/x"}\n'),
+            ("files.jsonl", '{"vflbench": "the files it wrote here"}\n{"writing": "%s"}\n' % ("x" * 5000)),
+            ("files.jsonl", '{"vflbench": "the files it wrote here"}\n' + DEEP + "\n"),
+        ],
+        3,
+    ),
 )
 def test_hostile_values_are_named(make_run, name, text):
     run = make_run("a")

@@ -22,6 +22,7 @@ def run(folder: Path, *words: str) -> Run:
     return vflbench.run([*words, "plot=none", "rounds=1", f"hydra.run.dir={folder}"])
 
 
+@pytest.mark.slow
 def test_more_parties_than_columns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """These data have 24 columns, and svfl wants 40 parties."""
     with caplog.at_level(logging.WARNING):
@@ -39,6 +40,7 @@ def test_more_parties_than_columns(tmp_path: Path, caplog: pytest.LogCaptureFixt
         run(tmp_path / "refused", "algorithm=svfl", "algorithm.parties=40", *CONVEX)
 
 
+@pytest.mark.slow
 def test_a_batch_larger_than_the_rows_and_more_workers_than_batches(tmp_path: Path) -> None:
     small = [*SMALL, "model.width=4", "model.depth=2"]
     adapted = run(tmp_path / "default", "algorithm=vfl_ps", *small)
@@ -53,6 +55,7 @@ def test_a_batch_larger_than_the_rows_and_more_workers_than_batches(tmp_path: Pa
         run(tmp_path / "refused", "algorithm=vfl_ps", "algorithm.batch_size=256", *small)
 
 
+@pytest.mark.slow
 def test_rows_that_are_sent_once_are_a_networks_batch_at_most(tmp_path: Path) -> None:
     small = ["algorithm=send_once", *SMALL, "floor=none"]
     adapted = run(tmp_path / "model", *small, "algorithm.learner=model", "model.width=4", "model.depth=2")
@@ -60,6 +63,7 @@ def test_rows_that_are_sent_once_are_a_networks_batch_at_most(tmp_path: Path) ->
     assert "adapted" not in run(tmp_path / "trees", *small).manifest  # which have no batches
 
 
+@pytest.mark.slow
 def test_the_number_of_files_is_the_number_of_parties(tmp_path: Path) -> None:
     """Also where the default is too small, and where one file has fewer features."""
     rng, files = np.random.default_rng(0), []

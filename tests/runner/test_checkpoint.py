@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.every import few_fast
 from vflbench.federation.ledger import LEDGER_FIELDS, TRACE_FIELDS
 from vflbench.federation.snapshot import Cut
 from vflbench.results import folder as files
@@ -100,7 +101,8 @@ def test_merging_keeps_every_value_and_a_part_of_the_rows_in_memory(
     assert max(groups) < 200 and len(groups) < 10
 
 
-@pytest.mark.parametrize("apart", [7, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("apart", [7, 1])
 def test_a_kill_at_any_moment_leaves_a_whole_cut(apart: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At every seventh step, or every step, of four cuts, two of which merge: between any two changes of the disk."""
     monkeypatch.setattr(checkpoint, "MERGED", 2)
@@ -170,7 +172,7 @@ def flipped(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", few_fast(DAMAGES, 2))
 def test_what_is_damaged_is_named_and_the_cut_before_it_taken(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:

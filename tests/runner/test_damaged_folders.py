@@ -228,12 +228,6 @@ def test_every_damaged_folder(command: str, runs: Path, tmp_path: Path, capsys: 
     assert not found, "\n".join(found)
 
 
-def test_some_damaged_folders(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of those of the test above a few."""
-    found = faults(runs, tmp_path, "report", random.Random(0).sample(cases(runs, "report"), 4), capsys)
-    assert not found, "\n".join(found)
-
-
 # --- checkpoints, through whole runs ----------------------------------------------------------------------------------
 
 
@@ -246,14 +240,12 @@ def same(one: Path, other: Path) -> bool:
     return all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
         "round_00000003.json",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("round_00000003.pt", "ledger_00000003_0.parquet", "trace_00000003_0.parquet")
-        ),
+        *(name for name in ("round_00000003.pt", "ledger_00000003_0.parquet", "trace_00000003_0.parquet")),
     ],
 )
 def test_from_the_checkpoint_before_a_damaged_one_the_result_is_the_same(
@@ -272,6 +264,7 @@ def test_from_the_checkpoint_before_a_damaged_one_the_result_is_the_same(
     assert aside.name.startswith(name) and aside.suffix == ".damaged"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ledger", "trace"])
 def test_a_part_that_is_damaged_while_the_run_goes_on_fails_it_by_name(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from tests.contracts.test_algorithms import CASES, represented, run
+from tests.every import few_fast
 from vflbench import registry
 from vflbench.federation.accounting import Payload
 from vflbench.federation.ledger import COMPUTE, TRACE_COLUMN
@@ -26,6 +27,7 @@ SHORT = ["rounds=2", "eval_every=1", "checkpoint_every=null"]
 DEPENDS = [(name, layout) for name, layout in CASES if registry.algorithms()[name].time_dependent]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "layout"), represented(DEPENDS))
 def test_what_depends_on_time_has_idle_time(algorithm: str, layout: str, tmp_path: Path) -> None:
     done = run(tmp_path / "run", algorithm, layout, *SHORT)
@@ -61,6 +63,7 @@ def test_idle_time_worked_by_hand() -> None:
     assert late == {"virtual_seconds": 8, "communication_seconds": None, "idle_seconds": 4, "compute_seconds": 4}
 
 
+@pytest.mark.slow
 def test_its_picture_is_against_running_time_and_says_so(asynchronous: reader.Run) -> None:
     for clock in ("none", "modelled", "measured"):
         summary = asynchronous.summary | {"compute_clock": clock}
@@ -99,7 +102,7 @@ def older(done: reader.Run, root: Path) -> reader.Run:
     return reader.load(root)
 
 
-@pytest.mark.parametrize("algorithm", ["avfl", "vfl"])
+@pytest.mark.parametrize("algorithm", few_fast(["avfl", "vfl"]))
 def test_an_old_folder_reads_as_a_new_one(algorithm: str, asynchronous: reader.Run, tmp_path: Path) -> None:
     new = asynchronous if algorithm == "avfl" else run(tmp_path / "vfl", "vfl", "aligned", *SHORT, "network=lan")
     old = older(new, tmp_path / "old")

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import vflbench
+from tests.every import few_fast
 from vflbench import registry
 from vflbench.results import inventory
 from vflbench.results.reader import Run
@@ -65,6 +66,7 @@ def lines(folder: Path) -> list[dict[str, str]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
+@pytest.mark.slow
 def test_each_evaluation_is_a_line(tmp_path: Path, silent: Run) -> None:
     logged = run(tmp_path / "run", "csv")
     assert logged.curve.equals(silent.curve) and logged.manifest["config_hash"] == silent.manifest["config_hash"]
@@ -88,6 +90,7 @@ def test_a_line_is_written_when_the_evaluation_is_made(tmp_path: Path, monkeypat
     assert seen == [round // 2 for round in range(1, 13)]
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_logs_nothing_twice(tmp_path: Path, silent: Run, interrupted: Callable[[], Any]) -> None:
     """It goes on from round 8: round 10 is made again, and was logged before."""
     with pytest.raises(KeyboardInterrupt):
@@ -120,6 +123,7 @@ def test_a_run_that_is_replaced_leaves_no_log_and_no_file_of_the_users_goes(tmp_
     assert (tmp_path / "run/logs/mine").read_text() == "the user's"
 
 
+@pytest.mark.slow
 def test_a_file_of_the_users_in_its_way_is_not_touched(
     tmp_path: Path, interrupted: Callable[[], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -282,6 +286,7 @@ def recorded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     yield found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("recorded", "name"), [(name, name) for name in PACKAGES], indirect=["recorded"])
 def test_a_package_is_told_of_each_evaluation_of_the_parameters_and_of_the_end(
     recorded: Recorded, name: str, tmp_path: Path, silent: Run
@@ -326,7 +331,7 @@ def test_files_may_go_to_a_folder_of_the_users(recorded: Recorded, name: str, tm
     assert [path for path in (tmp_path / "shared").rglob("*") if path.is_file()] and recorded["starts"] == 1
 
 
-@pytest.mark.parametrize("name", PACKAGES)
+@pytest.mark.parametrize("name", few_fast(PACKAGES))
 def test_a_package_that_is_missing_is_told_before_any_work(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

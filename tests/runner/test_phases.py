@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import vflbench
-from tests.every import for_each
+from tests.every import few_fast, for_each
 from vflbench import registry
 from vflbench.data.matching import psi_bytes
 from vflbench.results import reader
@@ -58,11 +58,13 @@ def test_split_learning(train: Trains) -> None:
     assert served[["src", "dst", "tag", "bytes"]].values.tolist() == [["passive_1", "active", "embedding", 23_008]]
 
 
+@pytest.mark.slow
 def test_predictions_pass_the_codec(train: Trains) -> None:
     words = ["algorithm=vfl", *DIGITS, "algorithm.parties=2", "model.embedding=8", "model.depth=3"]
     assert phase(train(*words, "codec=fp16"), "predict")[0] == 1000 * 8 * 2
 
 
+@pytest.mark.slow
 def test_what_is_sent_once_serves_later_rounds(train: Trains) -> None:
     run = train("algorithm=send_once", *DIGITS, "rounds=3", "algorithm.form=raw", "algorithm.learner=linear")
     columns = run.summary["bytes"]["total"] // (4 * 1078)  # float32
@@ -72,6 +74,7 @@ def test_what_is_sent_once_serves_later_rounds(train: Trains) -> None:
     assert phase(run, "predict")[:2] == (pytest.approx(size * 1000 / HELD_OUT, abs=1), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 2])  # round 1, in which held-out rows are sent too, is scored or is not
 def test_predictions_of_what_is_sent_once(train: Trains, every: int) -> None:
     once = ["algorithm=send_once", "algorithm.form=raw", *DIGITS[:2], "rounds=2", f"eval_every={every}"]
@@ -81,6 +84,7 @@ def test_predictions_of_what_is_sent_once(train: Trains, every: int) -> None:
     assert seconds == pytest.approx(LATENCY + nbytes / BANDWIDTH)
 
 
+@pytest.mark.slow
 def test_joins(train: Trains) -> None:
     run = train("algorithm=vfl_sgd", *DIGITS, "algorithm.parties=2")
     assert phase(run, "setup")[:2] == (1078 * 8, 1)  # labels, int64
@@ -173,6 +177,7 @@ def priced(run: Run, out: Path) -> tuple[Run | None, list[str]]:
     return (reader.load(found[0].folder) if found else None), refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["algorithm=mtcd", *RIDGE], ["algorithm=vfl_sgd", *DIGITS], ["algorithm=vfl", *DIGITS]]
 )
@@ -201,10 +206,12 @@ def test_what_cannot_be_sent_is_not_charged(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("alignment", "tags"),
-    [
-        ("hashed", {"hashes": 32 * 48, "kept": 8 * 40}),
-        ("psi", {"psi_setup": 48 * 35 + 3, "psi_request": 50 * 35 + 2, "psi_response": 50 * 35, "kept": 32 * 40}),
-    ],
+    few_fast(
+        [
+            ("hashed", {"hashes": 32 * 48, "kept": 8 * 40}),
+            ("psi", {"psi_setup": 48 * 35 + 3, "psi_request": 50 * 35 + 2, "psi_response": 50 * 35, "kept": 32 * 40}),
+        ]
+    ),
 )
 def test_alignment_is_on_the_ledger(train: Trains, tmp_path: Path, alignment: str, tags: dict[str, int]) -> None:
     if alignment == "psi":
@@ -281,11 +288,13 @@ def test_an_older_run_is_read_and_priced_as_before(train: Trains, tmp_path: Path
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [
-        ({"phases": {"align": 3}}, "phases.align: 3 is no object"),
-        ({"phases": {}}, "phases.align: None is no object"),
-        ({"assumes": "labels"}, "assumes: 'labels' has the wrong type"),
-    ],
+    few_fast(
+        [
+            ({"phases": {"align": 3}}, "phases.align: 3 is no object"),
+            ({"phases": {}}, "phases.align: None is no object"),
+            ({"assumes": "labels"}, "assumes: 'labels' has the wrong type"),
+        ]
+    ),
 )
 def test_a_malformed_summary_is_named(train: Trains, wrong: dict[str, Any], said: str) -> None:
     run = train("algorithm=local_sgd", *DIGITS, "algorithm.workers=2", "model.widths=[16]")
@@ -296,6 +305,7 @@ def test_a_malformed_summary_is_named(train: Trains, wrong: dict[str, Any], said
         reader.load(run.folder).summary  # noqa: B018
 
 
+@pytest.mark.slow
 def test_malformed_assumptions_are_named(train: Trains, tmp_path: Path) -> None:
     run = train("algorithm=vfl", *DIGITS)
     path = run.folder / "manifest.json"
@@ -311,7 +321,8 @@ def test_malformed_assumptions_are_named(train: Trains, tmp_path: Path) -> None:
 
 
 # the one reports shares, the other sends embeddings
-@pytest.mark.parametrize("algorithm", ["vfl_sgd", pytest.param("vfl", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["vfl_sgd", "vfl"])
 def test_a_run_that_goes_on_knows_what_predictions_cost(
     algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

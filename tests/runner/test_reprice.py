@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import vflbench
+from tests.every import few_fast
 from vflbench import cli
 from vflbench.results import inventory
 from vflbench.results.folder import atomic_write
@@ -210,7 +211,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", BROKEN)
+@pytest.mark.parametrize("what", few_fast(BROKEN, 3))
 def test_broken_runs_are_refused_by_name(a: Path, capsys: pytest.CaptureFixture[str], what: str) -> None:
     harm, said = BROKEN[what]
     harm(a)
@@ -235,6 +236,7 @@ def test_a_shared_machine_is_refused(a: Path, capsys: pytest.CaptureFixture[str]
     assert "its parties share one machine's cores" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_does_not_go_with_the_run(a: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = Path("mine/network")
     options.mkdir(parents=True)
@@ -271,7 +273,7 @@ def test_a_place_that_is_taken(a: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "holds notes.txt" in capsys.readouterr().err and (place / "summary.json").exists()
 
 
-@pytest.mark.parametrize("what", [".DS_Store", "mine/", "model/.DS_Store", "below"])
+@pytest.mark.parametrize("what", few_fast([".DS_Store", "mine/", "model/.DS_Store", "below"]))
 def test_what_stands_in_a_place_that_is_replaced_stays(a: Path, what: str) -> None:
     """A file of the file manager's, an empty folder, a run of the user's."""
     place = Path("outputs/reprice/a_us_us")
@@ -294,6 +296,7 @@ def test_what_stands_in_a_place_that_is_replaced_stays(a: Path, what: str) -> No
     )
 
 
+@pytest.mark.slow
 def test_a_swap_that_fails_leaves_what_was_there(a: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = Path("outputs/reprice/a_us_us")
     assert cli.command(["reprice", "a", "network=us_us"]) == 0
@@ -343,6 +346,7 @@ def test_an_older_run(a: Path, trained: Callable[..., Run], capsys: pytest.Captu
     assert "an older vflbench made it: its manifest.json lacks `parties`" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_that_stopped_at_its_target(
     trained: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,6 +102,7 @@ def test_a_budget_waits_for_the_first_evaluation(tmp_path: Path) -> None:
     assert (ended.summary["status"], ended.summary["rounds"], list(ended.curve["round"])) == ("budget", 2, [2])
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_keeps_what_it_has(
     tmp_path: Path, undisturbed: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +136,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_as_diverged(tmp_path: Path) -> N
     json.loads(text)
 
 
+@pytest.mark.slow
 def test_round_timing_is_the_ledgers_sums(tmp_path: Path) -> None:
     """An exchange costs 2 L + its bytes / B. With K = 2 there are three a round; the batch rides with the scatter
     before it, but for the first one, a scatter alone, which takes one L."""
@@ -145,6 +147,7 @@ def test_round_timing_is_the_ledgers_sums(tmp_path: Path) -> None:
     assert ended.summary["communication_seconds"] == pytest.approx(transfer + latencies, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_trace_replays_to_the_same_times_and_under_another_network_to_a_fresh_runs(
     tmp_path: Path, undisturbed: Callable[..., Run]
 ) -> None:
@@ -266,7 +269,8 @@ def test_a_disk_that_fills_up_ends_in_one_message_and_leaves_other_runs_alone(
     }
 
 
-@pytest.mark.parametrize("part", [pytest.param("ledger", marks=pytest.mark.slow), "trace"])
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["ledger", "trace"])
 def test_a_checkpoint_that_cannot_be_written_loses_no_rows(
     tmp_path: Path, undisturbed: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
@@ -350,16 +354,14 @@ def test_an_epsilon_that_no_noise_reaches_leaves_the_run_it_was_to_replace(tmp_p
         }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
         ["algorithm=local_sgd"],
-        pytest.param(["algorithm=leasgd", "algorithm.ranking=noisy"], marks=pytest.mark.slow),
+        ["algorithm=leasgd", "algorithm.ranking=noisy"],
     ]
-    + [
-        pytest.param([f"algorithm={name}"], marks=pytest.mark.slow)
-        for name in ("leasgd_async", "d_psgd", "easgd", "allreduce_sgd", "centralized_sgd")
-    ],
+    + [[f"algorithm={name}"] for name in ("leasgd_async", "d_psgd", "easgd", "allreduce_sgd", "centralized_sgd")],
     ids=lambda options: options[0].partition("=")[2],
 )
 def test_all_noise_is_calibrated_before_a_file_is_touched(
@@ -394,6 +396,7 @@ def test_all_noise_is_calibrated_before_a_file_is_touched(
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.slow
 def test_a_private_runs_epsilons_are_those_of_its_steps_and_shards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,6 +419,7 @@ def test_a_private_runs_epsilons_are_those_of_its_steps_and_shards(
     assert list(privacy["epsilon_by_party"].values()) == pytest.approx(expected[-1])
 
 
+@pytest.mark.slow
 def test_a_link_of_its_own_must_join_two_parties(tmp_path: Path, undisturbed: Callable[..., Run]) -> None:
     options = tmp_path / "options" / "network"
     options.mkdir(parents=True)

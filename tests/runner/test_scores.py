@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import vflbench
+from tests.every import few_fast
 from vflbench.federation.runtime.member import Member
 from vflbench.types import ConfigError, DataError, FederationError
 
@@ -93,12 +94,17 @@ def test_predictions_that_are_not_finite_at_the_end_have_diverged(
 
 @pytest.mark.parametrize(
     ("losses", "reason"),
-    [
-        ([1, 1, 20, 30, 40, 50, 1, 1], None),  # batches with outliers
-        ([1, 20000], "from 1 to 2e+04 by round 2"),
-        ([1, 1, 5, 5, 10, 10, 20, 20, 40, 40], "from 1 to 20 by round 8"),  # means: 1, 5, 10, 20, each above the last
-        ([1, 1, 20, 20, 19, 19, 18, 18, 17, 17], None),  # much, but it does not keep growing
-    ],
+    few_fast(
+        [
+            ([1, 1, 20, 30, 40, 50, 1, 1], None),  # batches with outliers
+            ([1, 20000], "from 1 to 2e+04 by round 2"),
+            (
+                [1, 1, 5, 5, 10, 10, 20, 20, 40, 40],
+                "from 1 to 20 by round 8",
+            ),  # means: 1, 5, 10, 20, each above the last
+            ([1, 1, 20, 20, 19, 19, 18, 18, 17, 17], None),  # much, but it does not keep growing
+        ]
+    ),
 )
 def test_a_loss_that_keeps_growing_has_diverged_and_a_batch_with_outliers_has_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, losses: list[float], reason: str | None
@@ -156,14 +162,16 @@ def test_a_delta_that_publishes_rows_is_said(tmp_path: Path, caplog: pytest.LogC
 
 @pytest.mark.parametrize(
     ("algorithm", "dataset", "whose"),
-    [
-        ("glasu", "digits_graph", "mean worker"),
-        pytest.param("centralized_gnn", "digits_graph", "server", marks=pytest.mark.slow),
-        ("d_psgd", "digits", "mean worker"),
-        pytest.param("fedavg", "digits", "server", marks=pytest.mark.slow),
-        pytest.param("svfl", "ridge", "server", marks=pytest.mark.slow),
-        ("vfl", "digits", "server"),
-    ],
+    few_fast(
+        [
+            ("glasu", "digits_graph", "mean worker"),
+            pytest.param("centralized_gnn", "digits_graph", "server", marks=pytest.mark.slow),
+            ("d_psgd", "digits", "mean worker"),
+            pytest.param("fedavg", "digits", "server", marks=pytest.mark.slow),
+            pytest.param("svfl", "ridge", "server", marks=pytest.mark.slow),
+            ("vfl", "digits", "server"),
+        ]
+    ),
 )
 def test_the_summary_says_whose_metric_it_is(algorithm: str, dataset: str, whose: str, tmp_path: Path) -> None:
     run = vflbench.run(

@@ -184,6 +184,7 @@ def test_more_than_a_few_parties_bring_nothing_that_is_computed(cache):
     assert five["brings"] == {} and five["others"]["value"] is not None
 
 
+@pytest.mark.slow
 def test_a_join_is_the_ceiling_of_its_label_table(cache):
     task = star_schema.load(star_schema_card.Config(rows=300), "relational", 1, 0, None)
     train = task.table("train")
@@ -239,6 +240,7 @@ def test_a_run_is_kept_where_its_floor_fails(cache, tmp_path, monkeypatch, caplo
 # --- rows that only the label owner has -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_alone_learns_from_rows_that_only_the_label_owner_has(cache):
     task = aligned()
     rng = np.random.default_rng(5)

@@ -234,6 +234,7 @@ def test_the_twin_is_labelled_learnable_and_always_the_same(caplog):
     np.testing.assert_array_equal(divide(drawn["test"], 4)[3], task.held_out_features["test"][3])
 
 
+@pytest.mark.slow
 def test_the_twin_is_kept(monkeypatch):
     first = cifar.twin()
     monkeypatch.setattr(cifar, "_drawn_twin", None)

@@ -276,6 +276,7 @@ cells = st.text(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(st.tuples(st.integers(-(10**6), 10**6), cells, cells), min_size=6, max_size=20),

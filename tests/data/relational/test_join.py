@@ -56,6 +56,7 @@ def columns(kind: st.SearchStrategy[Any], *names: str) -> st.SearchStrategy[Tabl
 NUMBERS, TEXTS = st.integers(0, 3), st.sampled_from(["a", "b", "ä", "1"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "how"),
     [

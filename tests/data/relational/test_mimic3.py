@@ -687,6 +687,7 @@ def demo(shared_data) -> Path:
     return shared_data
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_the_demo_has_the_counted_hours(demo):
     held, events = read(demo, "demo")

@@ -359,6 +359,7 @@ def twin():
     return movielens.twin()
 
 
+@pytest.mark.slow
 def test_the_twin_has_the_papers_sizes(twin):
     raw, splits = twin
     ratings, movies, users = raw.tables

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.data.relational.conftest import PASSWORD
+from tests.every import few_fast
 from vflbench import config as configuration
 from vflbench.cards.data.readers.table_sources import redacted
 from vflbench.cards.data.relational.sql import Config, Table
@@ -813,7 +814,7 @@ def test_too_many_categories_are_a_key(here):
         run(config)
 
 
-@pytest.mark.parametrize("kind", ["csv.gz", "parquet", "sqlite", "duckdb"])
+@pytest.mark.parametrize("kind", few_fast(["csv.gz", "parquet", "sqlite", "duckdb"]))
 @pytest.mark.parametrize("keep", [0.0, 0.5, 0.95])
 def test_truncated_files_are_named(here, kind, keep):
     config = world(kind)

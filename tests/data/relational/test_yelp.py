@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.every import few_fast
 from vflbench.cards.data.relational.yelp import Config
 from vflbench.config import convert
 from vflbench.data import sources
@@ -91,7 +92,7 @@ def root(tmp_path) -> Path:
     return tmp_path / "root"
 
 
-@pytest.fixture(params=[1 << 25, 700], ids=["one block", "many blocks"])
+@pytest.fixture(params=few_fast([1 << 25, 700]), ids=["one block", "many blocks"])
 def block(request, monkeypatch):
     monkeypatch.setattr(yelp_lines, "_BLOCK", request.param)
 

@@ -302,6 +302,7 @@ def test_own_rows_need_a_file_per_party_that_is_matched(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_hospitals_own_rows_are_counted(tmp_path):
     import vflbench
 

@@ -69,6 +69,7 @@ def test_entities_are_held_out_whole():
         assert not {*patient[sample.rows[sample.folds == fold]]} & {*patient[sample.rows[sample.folds != fold]]}
 
 
+@pytest.mark.slow
 def test_few_positives_do_not_alarm_by_chance():
     """Ten thousand columns of noise, and three rows of a class; a copy is found all the same."""
     labels = np.zeros(60, dtype=np.int64)

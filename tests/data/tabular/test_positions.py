@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.every import few_fast
 from vflbench.cards.data.tabular.tabular_files import Config, Entry
 from vflbench.data.tabular import tabular_files
 from vflbench.types import ConfigError, DataError
@@ -48,8 +49,8 @@ WRITINGS = [
 ]
 
 
-@pytest.mark.parametrize("name", ["id", "kunde"])
-@pytest.mark.parametrize(("one", "other"), WRITINGS)
+@pytest.mark.parametrize("name", few_fast(["id", "kunde"]))
+@pytest.mark.parametrize(("one", "other"), few_fast(WRITINGS, 3))
 def test_ids_that_are_written_differently(tmp_path, frames, one, other, name):
     """Their order is evidence; they are not joined."""
     a, b = frames[0].assign(id=one), frames[1].assign(**{name: other})
@@ -79,7 +80,7 @@ def twice(ids):
 
 
 @pytest.mark.parametrize("flaw", [gap, twice])
-@pytest.mark.parametrize("ids", [IDS, SPARSE, np.arange(1, N + 1)])
+@pytest.mark.parametrize("ids", few_fast([IDS, SPARSE, np.arange(1, N + 1)]))
 def test_an_empty_or_repeated_cell_hides_nothing(tmp_path, frames, flaw, ids):
     a, b = frames[0].assign(id=ids), frames[1].assign(id=flaw(ids.astype(object)))
     assert "row i of both is not the same sample" in told(tmp_path, a, b.iloc[ORDER])
@@ -103,7 +104,7 @@ def test_files_that_share_part_of_the_ids(tmp_path, frames, kind, name):
     load(tmp_path, a, b, leave_out=[name])
 
 
-@pytest.mark.parametrize("name", ["id", "patient", "customer_id", "kundenId", "Pat.-Nr.", "Fallnummer"])
+@pytest.mark.parametrize("name", few_fast(["id", "patient", "customer_id", "kundenId", "Pat.-Nr.", "Fallnummer"], 2))
 def test_ids_of_one_name_without_a_common_value(tmp_path, frames, name):
     for ids, others in ((IDS, [f"X{i}" for i in range(N)]), (np.arange(1, N + 1), np.arange(41, 41 + N))):
         a, b = frames[0].assign(**{name: ids}), frames[1].assign(**{name: others})
@@ -114,6 +115,7 @@ def test_ids_of_one_name_without_a_common_value(tmp_path, frames, name):
         load(tmp_path, a.assign(key=key), b.assign(key=key))
 
 
+@pytest.mark.slow
 def test_columns_of_one_name_that_prove_nothing(tmp_path, frames):
     """What two parties measured, or wrote, themselves."""
     for seed in range(5):
@@ -201,6 +203,7 @@ def test_several_rows_of_an_id(tmp_path, frames, names):
         tabular_files.load(Config(files=["a.csv"], label="y", id="patient"), "aligned", 1, 0, tmp_path)
 
 
+@pytest.mark.slow
 def test_several_rows_of_an_id_in_another_order(tmp_path, frames):
     visits, often = np.repeat(SPARSE[: N // 4], 4), np.append(np.arange(1, N - 3), [5, 5, 8, 30])
     for ids, others in ((visits, visits[ORDER]), ([f"P{i}" for i in visits], [f"P{i}" for i in visits[::-1]])):
@@ -228,7 +231,7 @@ def test_quantiles_are_no_evidence(tmp_path, frames):
 # --- numbers of rows, and columns without a name ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [None, "index", "Unnamed: 0"])
+@pytest.mark.parametrize("name", few_fast([None, "index", "Unnamed: 0"]))
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_number_of_the_rows_in_another_order(tmp_path, frames, name, first):
     """As after `df.sample(frac=1).to_csv()`, in one file only."""

@@ -152,6 +152,7 @@ def test_blog_in_its_archive_and_unpacked(tmp_path, posts):
     ]
 
 
+@pytest.mark.slow
 def test_blog_in_time(tmp_path, posts):
     """The training file trains. Of four days, the later ones are for testing: no day is in two parts."""
     put(tmp_path, "blogfeedback/BlogFeedback.zip", zipped(posts))
