@@ -4,6 +4,7 @@ import logging
 import socket
 import threading
 import time
+import urllib.request
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -124,7 +125,7 @@ def test_the_deadline_is_five_seconds_and_covers_a_hanging_name_lookup(monkeypat
     with pytest.raises(DataError, match="gone"):
         sources.locate(file_set("http://example.invalid/file"), tmp_path)
     assert asked == [sources.CONNECT_SECONDS] == [5.0]
-    monkeypatch.setattr(sources.urllib.request, "urlopen", lambda url, timeout: time.sleep(5))
+    monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: time.sleep(5))
     with pytest.raises(OSError, match=r"no answer within 0\.1 s"):
         REAL_CONNECT("http://example.invalid/file", 0.1)
 

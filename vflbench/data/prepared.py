@@ -15,7 +15,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +42,8 @@ def key(*made_of: Any) -> str:
 @functools.cache
 def _makers() -> tuple[str, ...]:
     """A hash of the sources of all data sets, and the versions of the libraries that they use."""
+    from importlib import metadata  # slow to import, and not needed to check a configuration
+
     package = Path(__file__).parent
     code = hashlib.sha256()
     for path in (package.parent / "seeding.py", *sorted(package.rglob("*.py"))):

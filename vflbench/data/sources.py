@@ -8,7 +8,6 @@ them, checks their sha256 and logs what it did. The loader then reads through `F
 import contextlib
 import gzip
 import hashlib
-import http.client
 import importlib
 import logging
 import os
@@ -17,7 +16,6 @@ import shutil
 import sys
 import tempfile
 import threading
-import urllib.request
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -354,6 +352,8 @@ def download(url: str, files: list[RawFile], root: Path, seconds: float = CONNEC
     Unreachable : naming the reason: no connection in time, refused, not found, broken off.
     DataError : a checksum differs.
     """
+    from http.client import HTTPException  # slow to import, and not needed to check a configuration
+
     target = root / files[0].path
     try:
         with contextlib.ExitStack() as stack:
@@ -380,19 +380,22 @@ def download(url: str, files: list[RawFile], root: Path, seconds: float = CONNEC
                     with gzip.open(came) as packed, part.open("wb") as out:
                         shutil.copyfileobj(packed, out, 1 << 20)
                 locks.settle(file, url, part, root / file.path)
-    except (OSError, http.client.HTTPException, zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
+    except (OSError, HTTPException, zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
         # of network, disk or archive
         raise Unreachable(f"{files[0].name} cannot be had from {url}: {error}") from None
 
 
 def _connect(url: str, seconds: float) -> Any:
     """An open answer, from a thread, as no timeout of the library covers a name look-up that hangs."""
+    import urllib.request  # likewise
+    from http.client import HTTPException
+
     result: list[Any] = []
 
     def attempt() -> None:
         try:
             result.append(urllib.request.urlopen(url, timeout=seconds))
-        except (OSError, ValueError, http.client.HTTPException) as error:  # urllib's own errors are OSErrors
+        except (OSError, ValueError, HTTPException) as error:  # urllib's own errors are OSErrors
             result.append(error)
 
     thread = threading.Thread(target=attempt, daemon=True)
