@@ -222,7 +222,7 @@ def plan(
     whole = not (misnamed and found.problems)
     judged = Judged(found.problems, judged.typed)
     sound = [line(o) for o in typed if o not in found.faulty and not judged.unknown(o.key_or_group)]
-    return _run_plan(hydra, sound, whole, base, found, judged)
+    return _run_plan(hydra, sound, whole, base, plains[0], found, judged)
 
 
 def _note_values(
@@ -325,16 +325,28 @@ def _objective_problems(cfg: DictConfig, typed: list[Override]) -> list[Problem]
 
 
 def _run_plan(
-    hydra: Session, sound: list[str], whole: bool, base: DictConfig, found: _Findings, judged: Judged
+    hydra: Session,
+    sound: list[str],
+    whole: bool,
+    base: DictConfig,
+    values: dict[str, Any],
+    found: _Findings,
+    judged: Judged,
 ) -> Plan:
     """The plan of one run from its `sound` overrides. Raises ConfigError: all problems, those found before too.
 
-    Not `whole`: the run will not start, so its values are set in what is composed already.
+    Parameters
+    ----------
+    whole : False: the run will not start, so its values are set in what is composed already.
+    base, values : the configuration of options alone, and its values.
     """
     composed: Any = OmegaConf.to_container(base.hydra.overrides)
     same = sorted([*composed["hydra"], *composed["task"]]) == sorted(sound)  # options alone
     cfg = compose(hydra, sound) if whole and not same else base
-    values = plain(cfg) if whole else next(configurations(hydra, [sound]))[1]
+    if not whole:
+        values = next(configurations(hydra, [sound]))[1]
+    elif cfg is not base:
+        values = plain(cfg)
     config, mistyped = convert_run(values, kinds_of(values))
     found.note(mistyped)
     if config is not None:

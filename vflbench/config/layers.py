@@ -85,18 +85,18 @@ class _Files:
         source = next((one for one in self.sources if one.is_config(path)), None)
         if source is None:
             return
-        loaded, entry, file = source.load_config(path), source.found(path), source.file(path)
-        config: Any = loaded.config
-        header = loaded.header.get("package")
-        package = package if fixed or header is None else _joined(f"_global_.{header}")
+        (values, header), entry, file = source.contents(path), source.found(path), source.file(path)
+        place = header.get("package")
+        package = package if fixed or place is None else _joined(f"_global_.{place}")
         name = "tuned" if entry else "preset" if path.startswith("experiment/") else name
         note = ": ".join(filter(None, (entry.name, entry.found))) if entry else ""
-        values: Any = OmegaConf.to_container(config)
         entries, root = values.pop("defaults", []), path == "config"
         chosen = dict(_chosen(entries, root))
-        values.pop("hydra", None)
+        swept = dict[str, Any]()
+        if values.pop("hydra", None):
+            config: Any = source.load_config(path).config
+            swept = _of_jobs(OmegaConf.select(config, "hydra.sweeper.params") or {})
         own = tuned.flat({package: values} if package else values)
-        swept = _of_jobs(OmegaConf.select(config, "hydra.sweeper.params") or {})
         for one in entries if "_self_" in entries else [*entries, "_self_"]:
             if one == "_self_":
                 yield Layer(name, {**(chosen if root else {}), **own, **swept}, file, note)

@@ -11,6 +11,7 @@ import os
 import pickle
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
@@ -21,7 +22,7 @@ from vflbench.defaults import presets
 from vflbench.types import VflbenchError
 
 SCHEME = "vflbench"
-GLOBAL = {"package": "_global_"}  # of tuned values and presets, which have keys of any group
+GLOBAL: dict[str, str | None] = {"package": "_global_"}  # of tuned values and presets, which have keys of any group
 
 
 class Source(ConfigSource):
@@ -57,19 +58,32 @@ class Source(ConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         """The option, a copy each time: Hydra changes what it gets."""
-        file, (group, _, name) = self.file(config_path), config_path.partition("/")
-        if file is None:
-            raise ConfigLoadError(f"Config not found : {self.folder / config_path}")
-        text, header = text_of(file), dict[str, str | None](GLOBAL)
+        file, text, header = self._text(config_path)
         if found := self.found(config_path):
             config = OmegaConf.create()
             for key, value in found.values.items():
                 OmegaConf.update(config, key, value)
-        elif group == "experiment" and file != self.folder / self._normalize_file_name(config_path):
-            config = parsed(str(file), presets(text)[name])
         else:
-            config, header = parsed(str(file), text), self._get_header_dict(text[:512])
+            config = parsed(str(file), text)
         return ConfigResult(self.provider, self.full_path(), config, header)
+
+    def contents(self, config_path: str) -> tuple[dict[str, Any], dict[str, str | None]]:
+        """The option as dicts and lists, of which only the outermost may be changed; and its header."""
+        file, text, header = self._text(config_path)
+        found = self.found(config_path)
+        return dict(found.values if found else _contents(str(file), text)), header
+
+    def _text(self, config_path: str) -> tuple[Path, str, dict[str, str | None]]:
+        """The file of an option, what it says of that, and the header."""
+        file, (group, _, name) = self.file(config_path), config_path.partition("/")
+        if file is None:
+            raise ConfigLoadError(f"Config not found : {self.folder / config_path}")
+        text = text_of(file)
+        if group == "tuned":
+            return file, text, {**GLOBAL}
+        if group == "experiment" and file != self.folder / self._normalize_file_name(config_path):
+            return file, presets(text)[name], {**GLOBAL}
+        return file, text, self._get_header_dict(text[:512])
 
     def is_config(self, config_path: str) -> bool:
         """Whether there is the option `group/option`."""
@@ -133,6 +147,12 @@ def parsed(file: str, text: str) -> DictConfig:
     """The content of a file as OmegaConf reads it."""
     config: DictConfig = pickle.loads(_parsed(file, text))
     return config
+
+
+@functools.lru_cache(maxsize=1024)
+def _contents(file: str, text: str) -> dict[str, Any]:
+    found: Any = OmegaConf.to_container(parsed(file, text))
+    return dict(found)
 
 
 @functools.lru_cache(maxsize=1024)
