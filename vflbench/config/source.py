@@ -5,6 +5,7 @@ its figure: `experiment=glasu/table4_more` is in figure/glasu/table4.yaml, below
 once: Hydra parses some 25 files for each configuration.
 """
 
+import contextlib
 import functools
 import io
 import os
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
 from omegaconf import DictConfig, OmegaConf
@@ -157,6 +159,9 @@ def _contents(file: str, text: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1024)
 def _parsed(file: str, text: str) -> bytes:
+    with contextlib.suppress(yaml.YAMLError, ValueError, RecursionError):  # told below, in OmegaConf's words
+        if isinstance(found := yaml.load(text, tuned.FastLoader), dict):
+            return pickle.dumps(OmegaConf.create(found))
     stream = io.StringIO(text)
     stream.name = file  # errors in it name it
     return pickle.dumps(OmegaConf.load(stream))

@@ -137,7 +137,7 @@ def _parsed(file: str, text: str) -> dict[Any, Any]:
     stream = io.StringIO(text)
     stream.name = file  # errors in it name it
     try:
-        found = yaml.load(stream, _Loader)
+        found = yaml.load(stream, FastLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         said = " ".join(str(error).split())
         raise VflbenchError(said if file in said else f"{file}: {said}") from None
@@ -150,14 +150,16 @@ def _none(file: str) -> VflbenchError:
     return VflbenchError(f"{file}: holds no tuned values; an entry is DATASET: {{algorithm.lr: 0.1}}")
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class FastLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """As OmegaConf's: 1e-5 is a number, a date is a text, and no key may be there twice, no value in itself."""
 
     def construct_document(self, node: yaml.Node) -> Any:
+        """As `SafeLoader`'s."""
         self.deep_construct = True  # else PyYAML makes values that hold themselves
         return super().construct_document(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+        """As `SafeLoader`'s."""
         names = [key.value for key, _ in node.value]
         for name in names:
             if names.count(name) > 1:
@@ -165,11 +167,11 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         return super().construct_mapping(node, deep)
 
 
-_Loader.yaml_implicit_resolvers = {
+FastLoader.yaml_implicit_resolvers = {
     first: [(tag, form) for tag, form in forms if not tag.endswith(":timestamp")]
-    for first, forms in _Loader.yaml_implicit_resolvers.items()
+    for first, forms in FastLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", NUMBER, list("-+.0123456789"))
+FastLoader.add_implicit_resolver("tag:yaml.org,2002:float", NUMBER, list("-+.0123456789"))
 
 
 def flat(values: Any, above: str = "") -> dict[str, Any]:
