@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 
 from vflbench.algorithms.split.worker_replica import average
-from vflbench.cards.models.split_learning import Config
+from vflbench.cards.models.split_learning import Config, check
 from vflbench.config import convert
-from vflbench.models.split_learning import Active, Passive, check
+from vflbench.models.split_learning import Active, Passive
 from vflbench.models.vertical import Deep, Top
 from vflbench.seeding import batches
 
