@@ -54,6 +54,7 @@ def test_a_typo_is_told_without_torch(typed: list[str], tmp_path: Path) -> None:
         assert all(word in answer for word in MISTYPED[line]) and answer.split()[-1] == "False", f"{line}: {answer}"
 
 
+@pytest.mark.slow
 def test_what_runs_on_data_is_listed_without_torch(tmp_path: Path) -> None:
     code = """if True:
         import sys

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 import yaml
 
+from tests.every import few_fast
 from vflbench import config
 from vflbench.cli.completion import candidates
 from vflbench.config.typed import convert_value
@@ -379,7 +380,7 @@ def test_a_key_that_the_users_file_leaves_out_can_be_added(mine: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["experiment=leasgd/fig2"], ["dataset=cora", "+algorithm.extra=1", "hydra.mode=RUN"]]
+    "words", few_fast([["experiment=leasgd/fig2"], ["dataset=cora", "+algorithm.extra=1", "hydra.mode=RUN"]])
 )
 def test_what_a_session_remembers_is_what_hydra_itself_reads(words: list[str]) -> None:
     from hydra import compose, initialize_config_dir
@@ -564,7 +565,7 @@ def test_what_is_wrong_with_the_keys_of_all_links() -> None:
     assert set(problems("network.latency_ms=fast", "seed=x")) == {"network.latency_ms", "seed"}
 
 
-@pytest.mark.parametrize("algorithm", ["vfl privacy=label_rr", "svfl privacy=gaussian_embedding"])
+@pytest.mark.parametrize("algorithm", few_fast(["vfl privacy=label_rr", "svfl privacy=gaussian_embedding"]))
 def test_epsilon_of_a_row_is_not_sold_for_that_of_an_image_of_many_rows(algorithm: str) -> None:
     words = [f"algorithm={algorithm.split()[0]}", algorithm.split()[1], "algorithm.parties=4", "dataset=cifar10"]
     plan(*words, "model=resnet", base=())

@@ -6,11 +6,13 @@ import importlib
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import vflbench
+from tests.every import few_fast
 from vflbench import cli
 from vflbench.choosing import candidates
 from vflbench.cli import crash, train
@@ -94,12 +96,12 @@ def test_from_python_it_is_raised(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "in broken" in Path("r/error.log").read_text()
 
 
-@pytest.mark.parametrize("place", [(measure, "first_round"), (train, "run")])
+@pytest.mark.parametrize(("module", "name"), few_fast([(measure, "first_round"), (train, "run")]))
 def test_a_search_goes_on_and_says_where_the_log_is(
-    place: tuple[Any, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    module: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where the method is all that there is to search, nothing is found, and the exit code says why."""
-    monkeypatch.setattr(*place, broken)
+    monkeypatch.setattr(module, name, broken)
     assert cli.command(["tune", *QUESTION, "--out", "o"]) == 70
     err = capsys.readouterr().err
     (log,) = Path("outputs/errors").iterdir()

@@ -174,7 +174,7 @@ def test_ids_that_only_seem_equal_are_named(here, capsys):
     assert "differ only in blanks, capitals, leading zeros or a final .0, as 'P004' and 'p004'" in text
 
 
-@pytest.mark.parametrize("label", [[], ["dataset.label=krank"]], ids=["no label", "label"])
+@pytest.mark.parametrize("label", few_fast([[], ["dataset.label=krank"]]), ids=["no label", "label"])
 def test_an_id_that_a_file_lacks_is_a_problem(here, capsys, label):
     code, text = check(capsys, "a.csv", "b.csv", "dataset.id=ort", *label)
     assert code == 1 and "dataset.id=ort: b.csv has no such column" in text and "are matched by" not in text
@@ -191,6 +191,7 @@ def test_cells_are_counted_in_the_rows_that_all_files_have(here, capsys):
     assert " numbers   0  " in size and town.endswith("2 0/1 columns")
 
 
+@pytest.mark.slow
 def test_how_rows_are_matched_without_an_id(here, capsys):
     _, text = check(capsys, "a.csv", "b.csv", "dataset.label=krank")
     assert "No ID is named, and rows cannot be matched by their order: dataset.id=COLUMN" in text

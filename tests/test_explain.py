@@ -154,6 +154,7 @@ def test_a_job_of_a_preset_that_sweeps_all_links_has_its_values_from_the_preset(
     ]
 
 
+@pytest.mark.slow
 def test_a_value_that_differs_between_the_jobs_of_a_sweep_is_explained_with_all_of_them(
     explain: Callable[..., str],
 ) -> None:

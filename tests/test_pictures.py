@@ -88,6 +88,7 @@ def test_a_matplotlib_that_cannot_be_imported_is_told_in_a_line(make_run, monkey
     assert not capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_no_drawing_process_stays_beside_a_presets_sweep(monkeypatch):
     started, start = [], subprocess.Popen
 

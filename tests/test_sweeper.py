@@ -28,6 +28,7 @@ def plan(*overrides: str, sweep: bool = True) -> config.Plan:
         return config.plan(hydra, words, sweep)
 
 
+@pytest.mark.slow
 def test_a_sweeper_that_adapts_has_no_list_of_jobs() -> None:
     found = plan(*CHOSEN, "hydra.sweeper.jobs=3")
     assert (found.sweeper, found.jobs, found.swept) == ("golden_section", [], {"algorithm.lr"})

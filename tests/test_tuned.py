@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.every import few_fast
 from vflbench import config
 from vflbench.config import tuned
 from vflbench.types import VflbenchError
@@ -44,7 +45,7 @@ VALUES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("noise", ["", "label_dp"])
+@pytest.mark.parametrize("noise", few_fast(["", "label_dp"]))
 def test_an_entry_of_any_name_is_found_as_it_was_written(noise: str, tmp_path: Path) -> None:
     file, found = tmp_path / "tuned" / "vfl.yaml", "best auroc: 0.9 # of 3, with seed='1' path='${x' \\"
     file.parent.mkdir()

@@ -177,7 +177,7 @@ def test_the_users_files_stay_in_longer_stories(desk: Path, steps: list[tuple[st
     anywhere(desk, steps)
 
 
-@pytest.mark.parametrize("action", few_fast(sorted(ACTIONS), 3))
+@pytest.mark.parametrize("action", few_fast(sorted(ACTIONS)))
 def test_every_action_does_something_where_it_may(desk: Path, action: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What is refused everywhere would lose nothing either."""
     with tempfile.TemporaryDirectory(dir=desk) as place:

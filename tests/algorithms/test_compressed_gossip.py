@@ -50,7 +50,7 @@ def spread(w: torch.Tensor) -> float:
 # --- CHOCO-SGD --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("graph", ["ring", "path", "complete"])
+@pytest.mark.parametrize("graph", few_fast(["ring", "path", "complete"]))
 def test_without_compression_it_is_d_psgd_that_mixes_after_the_step(graph: str) -> None:
     data = task()
     ours = models(trained(choco_sgd, data, graph=graph, compression="none", gamma=1.0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
 import vflbench
@@ -15,6 +16,7 @@ from vflbench.algorithms.oneshot import ensemble
 KEYS = {"optimizer": "adam", "lr": 0.01, "rounds": 4, "fanout": 2}
 
 
+@pytest.mark.slow
 def test_its_networks_are_those_of_clients_alone_and_their_votes_are_added_up() -> None:
     task = small_graphs.task(3)
     cfg, alone = (

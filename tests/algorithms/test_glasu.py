@@ -12,6 +12,7 @@ import torch
 
 from tests.algorithms.reference import Parameters, Reference
 from tests.algorithms.small_graphs import Result, assert_same, config, differ, run, task
+from tests.every import few_fast
 from tests.options import card_of, make_mechanism, privacy_config
 from vflbench import seeding
 from vflbench.algorithms.graph import (
@@ -446,7 +447,7 @@ def sent_messages(result: Result) -> dict[tuple[str, str], list[int]]:
     return got
 
 
-@pytest.mark.parametrize("parties", [2, 3])
+@pytest.mark.parametrize("parties", few_fast([2, 3]))
 @pytest.mark.parametrize("aggregations", [1, 2, 4])
 @pytest.mark.parametrize(("how", "options"), [("avg", {}), ("cat", {}), ("avg", {"index_exchange": "code"})])
 def test_bytes_of_a_round_are_the_papers(parties: int, aggregations: int, how: str, options: dict[str, Any]) -> None:
@@ -499,7 +500,9 @@ def test_levels_above_an_aggregation_are_common_also_when_sampled() -> None:
 # --- the run ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", [glasu, glasu_exact, simulated_centralized, standalone_gnn, centralized_gnn])
+@pytest.mark.parametrize(
+    "module", few_fast([glasu, glasu_exact, simulated_centralized, standalone_gnn, centralized_gnn])
+)
 @pytest.mark.parametrize("name", MODEL_NAMES)
 def test_every_network_runs_in_every_method_and_equal_seeds_give_equal_runs(module: ModuleType, name: str) -> None:
     graph, model = task(parties=2, nodes=40), {"name": name, "dropout": 0.3, "dtype": "float32"}

@@ -56,6 +56,7 @@ def test_the_server_learns_from_the_union_of_edges_and_all_columns() -> None:
     assert run(task).losses == run(one).losses
 
 
+@pytest.mark.slow
 def test_all_components_and_a_linear_head_are_sgc_on_the_joined_graph() -> None:
     """Projections turn the columns: linear heads reach the same minimum, here by many steps with weight decay."""
     task = small_graphs.task(2, nodes=40, keep=1.0)

@@ -498,6 +498,7 @@ def test_ranking_by_validation_loss_sends_the_loss_on_the_rows_kept() -> None:
     assert len(found) == 3
 
 
+@pytest.mark.slow
 def test_ranking_by_noisy_loss_sends_what_the_mechanism_released_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

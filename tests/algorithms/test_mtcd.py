@@ -241,7 +241,7 @@ def represent(task: AlignedTask, cfg: Any) -> list[Any]:
     return [partial(of, block=block) for block in blocks]
 
 
-@pytest.mark.parametrize("weights", ["average", "cluster", "visitors"])
+@pytest.mark.parametrize("weights", few_fast(["average", "cluster", "visitors"]))
 @pytest.mark.parametrize("how", ["ridge", "sparse", "batch", "network sum", "network concat"])
 def test_the_token_is_in_accordance_after_every_update_hop_and_sync(how: str, weights: str, record: Any) -> None:
     task = {"ridge": ridge, "batch": ridge, "sparse": sparse}.get(how, classes)()

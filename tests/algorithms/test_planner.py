@@ -127,6 +127,7 @@ def random_setting(rng: random.Random) -> tuple[Delays, Setting]:
     )
 
 
+@pytest.mark.slow
 def test_the_formula_is_within_5_percent_of_events_nearly_everywhere() -> None:
     rng = random.Random(5)
     errors = []
@@ -203,6 +204,7 @@ def test_the_chosen_points_time_is_the_simulators(seed: int) -> None:
     assert max(party.now for party in engine.order) == pytest.approx(found.epoch_seconds, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_with_table_8_the_best_workers_and_batch_are_inside_their_ranges() -> None:
     """700,000 samples, 32 cores each (section 10 item 2): what makes it so is the server's cost and the penalty, and
     nothing else."""

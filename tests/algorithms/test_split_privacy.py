@@ -12,6 +12,7 @@ import torch
 
 from tests.algorithms.small_columns import classes
 from tests.algorithms.test_pubsub import SMALL, Run, close, constant, differ, run
+from tests.every import few_fast
 from tests.options import privacy_config
 from vflbench.algorithms.split import avfl, avfl_ps, pubsub_vfl, vfl, vfl_ps, worker_replica
 from vflbench.privacy import mechanisms
@@ -29,7 +30,7 @@ def spent(result: Run) -> dict[str, dict[str, Any]]:
     return mechanisms.by_organisation(result.engine.order)
 
 
-@pytest.mark.parametrize("module", FEW, ids=lambda module: module.__name__.split(".")[-1])
+@pytest.mark.parametrize("module", few_fast(FEW), ids=lambda module: module.__name__.split(".")[-1])
 @pytest.mark.parametrize("name", [*NOISED, "label_rr"])
 def test_without_noise_a_run_is_that_without_privacy(module: ModuleType, name: str) -> None:
     """To the last bit with a long clip, at any batch size; a short one changes it."""

@@ -35,7 +35,7 @@ MODELS = [
 close = {"rtol": 1e-9, "atol": 1e-10}
 
 
-@pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.parametrize("model", few_fast(MODELS), ids=str)
 @pytest.mark.parametrize("classes", [0, 2, 3])
 def test_sgd_over_joins_is_sgd_on_the_join(model: dict, classes: int) -> None:
     options = {"batch_size": 16, "lr": 0.2, "weight_decay": 0.01, "rounds": 3}

@@ -291,7 +291,7 @@ def test_an_epoch_of_gd_join_is_one_gaussian_release_of_each_row() -> None:
 # --- labels -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", [*ADMM, *SGD, gd_join], ids=name_of)
+@pytest.mark.parametrize("module", few_fast([*ADMM, *SGD, gd_join], 2), ids=name_of)
 def test_the_server_sees_noisy_labels_only(module: ModuleType) -> None:
     def labels(result: Result) -> np.ndarray:
         state = result.engine.parties["server"].state
@@ -415,7 +415,9 @@ def refusals() -> Iterator[tuple[tuple[str, ...], str]]:
     )
 
 
-@pytest.mark.parametrize(("keys", "reason"), list(refusals()), ids=lambda v: v if isinstance(v, str) else " ".join(v))
+@pytest.mark.parametrize(
+    ("keys", "reason"), few_fast(list(refusals()), 2), ids=lambda v: v if isinstance(v, str) else " ".join(v)
+)
 def test_what_cannot_be_is_refused_before_any_file(keys: tuple[str, ...], reason: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=reason):
         command(tmp_path / "run", *keys)

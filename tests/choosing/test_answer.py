@@ -99,6 +99,7 @@ def test_the_share_of_seeds_comes_first(tmp_path: Path) -> None:
     assert "reached it in 1" in found["sure"]
 
 
+@pytest.mark.slow
 def test_nothing_reaches_the_target(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = record([method(tmp_path, "vfl", NEVER), method(tmp_path, "svfl", curves([(9, 9.0)] * 3, last=0.87))])
     assert answer.finish(tmp_path, made) == 2

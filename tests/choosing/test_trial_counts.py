@@ -10,7 +10,6 @@ import pytest
 
 from tests.choosing.made import curves, method, record
 from tests.choosing.test_answer import FEW, NEVER, said
-from tests.every import few_fast
 from vflbench.choosing import answer, page, trial_counts
 from vflbench.choosing.halving import SLOW
 from vflbench.choosing.record import Method, Record, Trial
@@ -66,7 +65,8 @@ def test_a_whole_search_speaks_of_all_methods(tmp_path: Path) -> None:
     assert found["tried"]["as_often"] == ["vfl", "svfl"] and found["tried"]["less"] == []
 
 
-@pytest.mark.parametrize("status", few_fast(["interrupted", "out of budget"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("status", ["interrupted", "out of budget"])
 def test_trials_of_an_incomplete_level_and_methods_without_one(tmp_path: Path, status: str) -> None:
     """Two complete levels, a third that has begun, one method with one trial and one without any."""
     methods = [

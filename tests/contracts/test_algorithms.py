@@ -56,7 +56,7 @@ CASES = [(name, layout) for name, info in registry.algorithms().items() for layo
 REPRESENTATIVES = {"glasu", "rfl_admm_v", "mtcd", "leasgd", "vfl", "pubsub_vfl", "send_once"}
 
 
-FEW = {"vfl", "mtcd"}  # in tests of several runs each
+FEW = {"vfl"}  # in tests of several runs each
 
 
 def marks(algorithm: str, fast: Collection[str] = REPRESENTATIVES) -> list[pytest.MarkDecorator]:

@@ -210,7 +210,7 @@ def test_auto_takes_the_gpu_where_the_algorithm_can(tmp_path: Path) -> None:
         assert run(tmp_path / "run", "auto", words("vfl_sgd", "aligned")).summary["device"] == "cuda"
 
 
-@pytest.mark.parametrize("devices", ["cpu", ("cuda",), ("cpu", "gpu"), ()])
+@pytest.mark.parametrize("devices", few_fast([("cpu",), (("cuda",),), (("cpu", "gpu"),), ((),)]))
 def test_devices_that_are_none_are_told(devices: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module = registry.load_algorithm("vfl_sgd")
     assert hook(module, "devices") is None

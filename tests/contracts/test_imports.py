@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 from vflbench import registry
@@ -17,7 +18,8 @@ def module(path: Path) -> str:
 MODULES = {module(path): path for path in ROOT.rglob("*.py")}
 
 
-def imported(path: Path) -> set[str]:
+@functools.cache
+def imported(path: Path) -> frozenset[str]:
     """The modules of ours that a module imports, also in its functions, but for what only a type checker reads."""
     names: set[str] = set()
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -28,7 +30,8 @@ def imported(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "relative imports hide who imports whom"
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return {found for name in names if (found := name if name in MODULES else name.rpartition(".")[0]) in MODULES}
+    places = (name if name in MODULES else name.rpartition(".")[0] for name in names)
+    return frozenset(place for place in places if place in MODULES)
 
 
 def test_algorithms_never_import_each_other() -> None:

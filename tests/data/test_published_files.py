@@ -288,6 +288,7 @@ def test_the_real_demo_in_mimic3_is_the_demo(shared_data, tmp_path):
     assert (row.found, row.variants, row.lacks) == ("real", ("demo",), "")
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_jpeg10k_is_a_variant_of_its_own(shared_data, tmp_path):
     images = cifar.read("auto", "real", True, shared_data)

@@ -87,6 +87,7 @@ def test_reddits_twin_has_the_chosen_size():
     assert homophily(task.labels, task.all_edges) == pytest.approx(0.76, abs=0.01)
 
 
+@pytest.mark.slow
 def test_herigraphs_twin_has_three_graphs_and_three_blocks(caplog):
     with caplog.at_level(logging.WARNING):
         task = herigraph.load(herigraph_card.Config(name="venice"), "graph", 3, 0, None)

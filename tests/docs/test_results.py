@@ -169,6 +169,7 @@ def test_a_number_that_is_read_counts(page, script, monkeypatch):
         row[column] = value
 
 
+@pytest.mark.slow
 def test_every_verdict_stands_with_its_evidence(copy):
     """The page of verdicts has a line for each claim of a paper's figures, and counts those that are not ours."""
 

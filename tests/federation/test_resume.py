@@ -26,7 +26,8 @@ from vflbench.types import FederationError
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in ("star", "async") else [pytest.mark.slow]) for name in TOYS]
+    "name",
+    few_fast([pytest.param(name, marks=[] if name in ("star", "async") else [pytest.mark.slow]) for name in TOYS]),
 )
 def test_twenty_random_kills(name):
     rng = random.Random(name)
@@ -106,7 +107,7 @@ BITES = {
 }
 
 
-@pytest.mark.parametrize("name", BITES)
+@pytest.mark.parametrize("name", few_fast(BITES, 4))
 def test_a_cut_needs(name):
     harm, toys = BITES[name]
     for toy in toys:

@@ -164,6 +164,7 @@ def test_no_global_generator(conv: str) -> None:
     assert not own or any(not torch.equal(a, b) for a, b in zip(own, other.convs.parameters(), strict=True))
 
 
+@pytest.mark.slow
 def test_the_how_to_lists_those_that_work() -> None:
     import torch_geometric
 

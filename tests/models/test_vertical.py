@@ -220,6 +220,7 @@ def test_every_family_trains_what_is_put_together(case: str, data: tuple[str, ..
         assert other.curve[metric].iloc[-1] == pytest.approx(whole.curve[metric].iloc[-1], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_put_together_is_refused(tmp_path: Path) -> None:
     for words, told in {
         ("model.top=none",): "model.aggregate=concat: top=none: the scores are a sum, use sum",

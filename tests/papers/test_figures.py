@@ -39,6 +39,7 @@ def test_every_promised_figure_is_there():
     assert {f"{paper}/{name}" for paper, names in PROMISED.items() for name in names.split()} <= set(FIGURES)
 
 
+@pytest.mark.slow
 def test_a_refused_figure_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "glasu/table3").mkdir(parents=True)

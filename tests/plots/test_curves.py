@@ -114,13 +114,15 @@ def test_no_text_lies_on_a_curve_that_swings(make_run):
     assert any("(selected on validation)" in text.get_text() for text in legend.get_texts())
 
 
-@pytest.mark.parametrize("rounds", few_fast([((),), ((10,),)]))
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [((),), ((10,),)])
 def test_hardly_any_points(make_run, rounds):
     run = make_run("a", rounds=rounds)
     curves.draw_run(run)
     assert ("no evaluation was reached" in words(run.folder / "curve.svg")) == (not rounds)
 
 
+@pytest.mark.slow
 def test_diverged_and_minimised(make_run):
     run = make_run(
         "a", level=lambda t: float("nan") if t > 20 else 5.0 / t, metric=Metric("rmse", "min"), status="diverged"

@@ -226,6 +226,7 @@ def test_typed_networks_and_the_view_in_the_address(opened: Callable[..., Any]) 
         assert set(ranks(opened(view=nonsense))) == set(before)
 
 
+@pytest.mark.slow
 def test_the_interval_of_paired_differences_is_students(opened: Callable[..., Any]) -> None:
     page, rng = opened(), np.random.default_rng(0)
     for seeds in (2, 3, 5, 31):

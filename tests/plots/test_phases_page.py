@@ -124,6 +124,7 @@ def test_the_address_keeps_the_choice(opened: Callable[..., Any], runs: Path) ->
     agrees(told, runs, Charged(frozenset({"setup"}), 7))
 
 
+@pytest.mark.slow
 def test_phases_are_priced_on_another_network(opened: Callable[..., Any], runs: Path) -> None:
     """Setup is in the chains of training; the predictions' exchange is a gather at the server: one latency."""
     page = opened("#network=us_uk")

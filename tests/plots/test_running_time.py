@@ -67,6 +67,7 @@ def test_the_rule_reads_what_the_script_found() -> None:
     assert set(found["ratios"]) == {"vfl", "vfl_ps", "avfl", "avfl_ps", "pubsub_vfl"}
 
 
+@pytest.mark.slow
 def test_a_run_alone_shows_none_in_the_terminal(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

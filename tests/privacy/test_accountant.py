@@ -38,6 +38,7 @@ def test_equals_dp_accounting(mu: float, delta: float) -> None:
     )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(st.sampled_from([1.0, 2.0]), st.floats(2.0, 50.0), st.integers(1, 100))
 def test_composition_equals_dp_accounting(sensitivity: float, noise: float, releases: int) -> None:

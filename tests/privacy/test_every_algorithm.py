@@ -102,18 +102,19 @@ TABLE: dict[str, dict[str, str]] = {
     "tree_cg": row("can have: none (noise in a product breaks the conjugacy"),
     **dict.fromkeys(("svfl", "mtcd", "stcd", "dcpa"), row("can have: none, gaussian_embedding", "gaussian_embedding")),
 }
-FAST = {("centralized_gd", "dp_sgd"), ("vfl", "gdp_embedding"), ("mtcd", "gaussian_embedding")}  # of the pairs that run
-REFUSING = {"vfl", "ensemble"}  # stand for the others: one with some mechanisms, one with none
+FAST = {  # two that run and two that are refused
+    *(("centralized_gd", "dp_sgd"), ("vfl", "gdp_embedding"), ("vfl", "edge_rr"), ("ensemble", "label_dp")),
+}
 CASES = [
     pytest.param(
         *(algorithm, mechanism, said),
         id=f"{algorithm}-{mechanism}",
-        marks=[] if (algorithm, mechanism) in FAST or (said != RUNS and algorithm in REFUSING) else [pytest.mark.slow],
+        marks=[] if (algorithm, mechanism) in FAST else [pytest.mark.slow],
     )
     for algorithm, of in TABLE.items()
     for place, (mechanism, said) in enumerate(of.items())
     # of mechanisms that an algorithm refuses with the same words, the first
-    if said == RUNS or algorithm in REFUSING or said not in list(of.values())[:place]
+    if said == RUNS or said not in list(of.values())[:place]
 ]
 
 

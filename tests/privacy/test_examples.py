@@ -14,6 +14,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.rdp import RdpAccountant
 
 from tests.algorithms.small_shards import config, models, run, task
+from tests.every import few_fast
 from tests.options import check_keys, make_mechanism, privacy_config
 from vflbench.algorithms.gossip import local_sgd
 from vflbench.privacy import accountant, examples
@@ -55,6 +56,7 @@ def test_rdp_is_that_of_dp_accounting(
     assert accountant.spent_epsilon(history, 1e-5) == pytest.approx(other.get_epsilon(1e-5), rel=tolerance)
 
 
+@pytest.mark.slow
 def test_prv_is_within_its_stated_error_of_dp_accountings_losses() -> None:
     """A method against another: Opacus' PRV (FFT over privacy random variables) and dp-accounting's PLD (privacy loss
     distributions).
@@ -83,7 +85,8 @@ SAMPLED = [
 
 
 @pytest.mark.parametrize(
-    ("noise", "rate", "steps"), [*SAMPLED[:5], *(pytest.param(*one, marks=pytest.mark.slow) for one in SAMPLED[5:])]
+    ("noise", "rate", "steps"),
+    few_fast([*SAMPLED[:5], *(pytest.param(*one, marks=pytest.mark.slow) for one in SAMPLED[5:])], 2),
 )
 def test_three_accountants_agree(noise: float, rate: float, steps: int) -> None:
     """dp-accounting's PLD is the tightest, Opacus' PRV has its stated error, and RDP is the loosest."""
@@ -95,7 +98,7 @@ def test_three_accountants_agree(noise: float, rate: float, steps: int) -> None:
     assert pld <= prv + 0.02 <= rdp + 0.02
 
 
-@pytest.mark.parametrize("name", ["rdp", "prv", "gdp"])
+@pytest.mark.parametrize("name", few_fast(["rdp", "prv", "gdp"]))
 def test_a_target_is_met_and_not_overshot(name: str) -> None:
     noise = accountant.calibrate_steps(3.0, 1e-5, 0.05, 200, name)
     assert 0.99 * 3 < accountant.spent_epsilon([(noise, 0.05, 200)], 1e-5, name) <= 3

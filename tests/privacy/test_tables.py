@@ -35,7 +35,7 @@ def flip_rate(deviation: float, classes: int) -> float:
     return 1 - float(kept)
 
 
-@pytest.mark.parametrize(("classes", "rate"), [(2, 0.0713), (5, 0.1901), (6, 0.2199)])
+@pytest.mark.parametrize(("classes", "rate"), few_fast([(2, 0.0713), (5, 0.1901), (6, 0.2199)]))
 def test_labels_flip_as_often_as_the_formula_says(classes: int, rate: float) -> None:
     assert flip_rate(0.5, classes) == pytest.approx(rate, abs=5e-5)
     n = 200_000
@@ -230,7 +230,7 @@ def test_no_step_beyond_those_planned() -> None:
         private.gradient(model, x, cotangent, *model.network.inside(model.theta, x))
 
 
-@pytest.mark.parametrize(("rows", "rate"), [(20, 0.3), (500, 0.01), (50, 1.0)])
+@pytest.mark.parametrize(("rows", "rate"), few_fast([(20, 0.3), (500, 0.01), (50, 1.0)]))
 def test_poisson_batches_hold_every_row_at_its_rate_and_independently(rows: int, rate: float) -> None:
     rng, draws = stream(0, "batches"), 4000
     held = np.zeros((draws, rows))

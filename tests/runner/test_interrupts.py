@@ -178,6 +178,7 @@ def test_a_folder_that_this_process_holds_keeps_nobody_waiting(tmp_path: Path, m
     assert time.monotonic() - began < interrupts.PATIENCE / 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("heeded")
 def test_a_run_that_is_interrupted_while_hydras_files_are_written_can_begin_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

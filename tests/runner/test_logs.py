@@ -138,7 +138,8 @@ def test_a_file_of_the_users_in_its_way_is_not_touched(
     assert "logger=csv has failed, and the run goes on without it" in caplog.text and "logs/csv.csv" in caplog.text
 
 
-@pytest.mark.parametrize("where", ["finish", *(pytest.param(one, marks=pytest.mark.slow) for one in ("start", "log"))])
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["finish", *(one for one in ("start", "log"))])
 def test_an_error_of_a_logger_does_not_lose_the_run(
     where: str, tmp_path: Path, silent: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

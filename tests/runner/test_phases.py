@@ -111,6 +111,7 @@ def test_a_header_is_charged_for_each_message_in_every_phase(train: Trains) -> N
     assert reader.load(again.folder).summary["bytes"] == framed.summary["bytes"]
 
 
+@pytest.mark.slow
 def test_graphs(train: Trains) -> None:
     run = train("algorithm=glasu", "dataset=digits_graph", "rounds=1", "model.hidden=24", "algorithm.parties=3")
     kept = run.manifest["config"]["algorithm"]["aggregations"]
@@ -141,6 +142,7 @@ def test_tokens(train: Trains) -> None:
     assert phase(server, "setup")[:2] == (smoothness["bytes"].sum(), len(smoothness))
 
 
+@pytest.mark.slow
 def test_gossip(train: Trains) -> None:
     run = train("algorithm=d_psgd", *DIGITS, "algorithm.workers=3", "model.widths=[16]")
     assert phase(run, "predict") == (0, 0, 0.0)  # every worker has a whole model

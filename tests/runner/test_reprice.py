@@ -97,6 +97,7 @@ def test_one_profile(a: Path, trained: Callable[..., Run], capsys: pytest.Captur
     same_but_wall(Path("back/a_us_us_us_uk"), trained())
 
 
+@pytest.mark.slow
 def test_several_profiles_and_the_runs_own_network(
     a: Path, trained: Callable[..., Run], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -219,7 +220,7 @@ def test_broken_runs_are_refused_by_name(a: Path, capsys: pytest.CaptureFixture[
     assert said in capsys.readouterr().err and not list(Path().glob("outputs/reprice/*"))
 
 
-@pytest.mark.parametrize("algorithm", ["leasgd_async", "fedbuff", "pubsub_vfl", "avfl", "avfl_ps"])
+@pytest.mark.parametrize("algorithm", few_fast(["leasgd_async", "fedbuff", "pubsub_vfl", "avfl", "avfl_ps"]))
 def test_what_depends_on_time_is_refused(a: Path, capsys: pytest.CaptureFixture[str], algorithm: str) -> None:
     config = load(a).manifest["config"]
     edit(a / "manifest.json", config={**config, "algorithm": {**config["algorithm"], "name": algorithm}})

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 import vflbench
+from tests.every import few_fast
 from vflbench.data.tasks import GraphPart
 from vflbench.federation import replay
 from vflbench.federation.ledger import LEDGER_FIELDS, TRACE_KINDS
@@ -186,6 +187,7 @@ def test_privacy_noises_what_is_sent_and_says_what_it_covers(tmp_path: Path, und
     assert 0 < bounded.summary["privacy"]["epsilon"] <= 8
 
 
+@pytest.mark.slow
 def test_another_partys_features_are_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An algorithm that reaches for its neighbour's data fails, naming both."""
     from vflbench.algorithms.graph import standalone_gnn
@@ -294,7 +296,9 @@ def test_a_checkpoint_that_cannot_be_written_loses_no_rows(
     pd.testing.assert_frame_equal(failed.curve, whole.curve[whole.curve["round"] <= 8], check_exact=True)
 
 
-@pytest.mark.parametrize("where", ["vflbench.data.graph.digits_graph.load", "vflbench.privacy.mechanisms.make"])
+@pytest.mark.parametrize(
+    "where", few_fast(["vflbench.data.graph.digits_graph.load", "vflbench.privacy.mechanisms.make"])
+)
 def test_ctrl_c_before_the_run_has_begun_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:

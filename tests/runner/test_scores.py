@@ -75,7 +75,7 @@ def test_a_run_whose_last_round_lacks_the_test_rows_has_failed(tmp_path: Path, m
     )
 
 
-@pytest.mark.parametrize("more", [[], ["max_bytes=1e30"]])
+@pytest.mark.parametrize("more", few_fast([[], ["max_bytes=1e30"]]))
 def test_predictions_that_are_not_finite_at_the_end_have_diverged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str]
 ) -> None:
@@ -124,11 +124,16 @@ def test_a_metric_that_overflows_has_diverged(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [
-        (["target=1.5"], "target=1.5: cannot be: accuracy lies between 0 and 1"),
-        (["target=-1"], "target=-1.0: cannot be: accuracy lies between 0 and 1"),
-        (["algorithm=mtcd", "dataset=ridge", "target=-1"], "target=-1.0: cannot be: suboptimality is never below 0"),
-    ],
+    few_fast(
+        [
+            (["target=1.5"], "target=1.5: cannot be: accuracy lies between 0 and 1"),
+            (["target=-1"], "target=-1.0: cannot be: accuracy lies between 0 and 1"),
+            (
+                ["algorithm=mtcd", "dataset=ridge", "target=-1"],
+                "target=-1.0: cannot be: suboptimality is never below 0",
+            ),
+        ]
+    ),
 )
 def test_a_target_that_all_or_no_values_reach_is_refused(words: list[str], message: str, tmp_path: Path) -> None:
     base = RUN[:3] if len(words) == 1 else []
@@ -138,16 +143,18 @@ def test_a_target_that_all_or_no_values_reach_is_refused(words: list[str], messa
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [
-        (
-            ["dataset.noise=0", "dataset.alpha=1e-20"],
-            "too small for a relative gap; choose a larger dataset.alpha, here 1e-20",
-        ),
-        (
-            ["dataset.alpha=1e25"],
-            r"dataset.alpha=1e\+25 is so large that all parameters are 0 at the minimum: there is nothing to learn",
-        ),
-    ],
+    few_fast(
+        [
+            (
+                ["dataset.noise=0", "dataset.alpha=1e-20"],
+                "too small for a relative gap; choose a larger dataset.alpha, here 1e-20",
+            ),
+            (
+                ["dataset.alpha=1e25"],
+                r"dataset.alpha=1e\+25 is so large that all parameters are 0 at the minimum: there is nothing to learn",
+            ),
+        ]
+    ),
 )
 def test_a_convex_problem_whose_gap_means_nothing_is_refused(words: list[str], message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=message):

@@ -126,12 +126,14 @@ def submitted(at: Path, *ends: int | None, width: int = 2) -> list[int]:
     return launcher.submit([partial(job, number, end) for number, end in enumerate(ends)], keys)
 
 
+@pytest.mark.slow
 def test_a_process_of_submitit_does_job_after_job(tmp_path: Path) -> None:
     processes = submitted(tmp_path, *[None] * 7)
     assert len(processes) == 7 and len(set(processes)) <= 2 and os.getpid() not in processes
     assert len(list((tmp_path / ".submitit").glob("*/*_log.err"))) == 2, "a log for each process"
 
 
+@pytest.mark.slow
 def test_a_process_of_submitit_that_dies_leaves_the_other_jobs_to_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,7 @@ def test_senders_start_together_and_share_the_servers_bandwidth(server, seconds)
 # --- alone, centralised, brings ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_each_level_is_the_learner_on_those_columns_alone(cache):
     task = aligned()
     found = levels(task, 4, "auto")

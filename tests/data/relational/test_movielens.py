@@ -420,6 +420,7 @@ def test_the_twin_is_the_same_for_every_seed_and_width_only_narrows_it(twin):
     assert "at most 2 features" in a.source.note
 
 
+@pytest.mark.slow
 def test_without_a_data_root_the_twin_is_built(twin, caplog, monkeypatch):
     monkeypatch.setattr(movielens, "twin", lambda width: twin)
     with caplog.at_level(logging.WARNING):

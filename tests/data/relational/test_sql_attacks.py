@@ -76,7 +76,7 @@ def test_two_columns_of_one_name_are_refused(make, kind):
         table_sources.columns(make(kind, "SELECT id, name, id FROM t"))
 
 
-@pytest.mark.parametrize("kind", DATABASES)
+@pytest.mark.parametrize("kind", few_fast(DATABASES))
 @pytest.mark.parametrize(
     "query",
     [
@@ -158,16 +158,19 @@ def test_whatever_is_no_single_select_is_refused_and_changes_nothing(make, kind,
 
 @pytest.mark.parametrize(
     "query",
-    [
-        "SELECT * FROM read_csv('secret.csv')",
-        "SELECT * FROM 'secret.csv'",
-        "SELECT content AS id FROM read_text('secret.csv')",
-        "SELECT content AS id FROM read_blob('secret.csv')",
-        "SELECT file AS id FROM glob('*')",
-        "SELECT * FROM read_duckdb('other.duckdb')",
-        "SELECT * FROM behind",  # a view of the database's own
-        "SELECT * FROM (SELECT * FROM query('FROM ''secret.csv'''))",
-    ],
+    few_fast(
+        [
+            "SELECT * FROM read_csv('secret.csv')",
+            "SELECT * FROM 'secret.csv'",
+            "SELECT content AS id FROM read_text('secret.csv')",
+            "SELECT content AS id FROM read_blob('secret.csv')",
+            "SELECT file AS id FROM glob('*')",
+            "SELECT * FROM read_duckdb('other.duckdb')",
+            "SELECT * FROM behind",  # a view of the database's own
+            "SELECT * FROM (SELECT * FROM query('FROM ''secret.csv'''))",
+        ],
+        3,
+    ),
 )
 def test_duckdb_reads_no_other_file(make, query):
     source = make("duckdb", query)
@@ -234,6 +237,7 @@ def test_names_are_names_whatever_they_are(make, kind):
 # --- the time limit ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DATABASES)
 def test_an_endless_query_ends_and_is_named(make, kind):
     source = make(kind, ENDLESS[kind], 0.4)

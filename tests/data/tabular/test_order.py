@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from tests.every import few_fast
 from tests.options import card_of
 from vflbench import registry
 
@@ -20,11 +21,14 @@ def test_it_stands_beside_columns():
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] if name in ("blog", "gisette") else [])  # hundreds of columns
-        for name in DIVIDED
-        if name != "tabular_files"
-    ],
+    few_fast(
+        [
+            pytest.param(name, marks=[pytest.mark.slow] if name in ("blog", "gisette") else [])  # hundreds of columns
+            for name in DIVIDED
+            if name != "tabular_files"
+        ],
+        3,
+    ),
 )
 def test_a_division_keeps_every_column_and_changes_who_has_it(name):
     module = registry.load_dataset(name)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.every import few_fast
 from vflbench.cards.data.tabular.tabular_files import Config
 from vflbench.data import sanity
 from vflbench.data.columns import inspection
@@ -101,7 +102,7 @@ def test_classes_of_one_and_two_rows(tmp_path: Path, frame: pd.DataFrame) -> Non
     }
 
 
-@pytest.mark.parametrize("how", ["hashed", "psi"])
+@pytest.mark.parametrize("how", few_fast(["hashed", "psi"]))
 def test_matched_rows_are_divided_by_class(tmp_path: Path, frame: pd.DataFrame, how: str) -> None:
     if how == "psi":
         pytest.importorskip("private_set_intersection")
