@@ -101,6 +101,9 @@ class Guarded:
     def __getattr__(self, name: str) -> Any:
         return self._read(name)
 
+    def __reduce_ex__(self, _: Any) -> Any:
+        raise FederationError(f"{self._owner}'s data cannot be copied or pickled: read their fields")
+
     def __setattr__(self, name: str, value: Any) -> None:
         raise FederationError(
             f"{RUNNING.name or 'somebody'} tried to change `{name}` of {self._owner}'s data: data are read-only"

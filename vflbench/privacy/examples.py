@@ -51,7 +51,7 @@ def plan(
     config: Any,
     rows: Sequence[int],
     batch: int,
-    steps: Sequence[int],
+    steps: Callable[[], Sequence[int]],
     beside: Callable[[int], accountant.History] = lambda _: (),
     pooled: bool = False,
 ) -> None:
@@ -61,7 +61,8 @@ def plan(
 
     Parameters
     ----------
-    rows, steps : of each worker.
+    rows : of each worker.
+    steps : gives those of each worker; asked only where there is noise, as it may go through all rounds.
     beside : rows of a worker -> its other releases.
     pooled : whether one party has the rows of all, so that full batches are accounted for exactly.
 
@@ -72,7 +73,7 @@ def plan(
     if not pooled:  # else the runner has, by the task's rows
         warn(config, rows)
     if config.name == "dp_sgd":
-        for count, taken in sorted(set(zip(rows, steps, strict=True))):
+        for count, taken in sorted(set(zip(rows, steps(), strict=True))):
             noise_multiplier(config, count, batch, taken, beside(count), pooled)
 
 

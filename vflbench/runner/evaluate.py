@@ -46,7 +46,7 @@ class Suboptimality:
         if task.convex is None:
             raise ValueError(f"{task.name} has no convex objective with a known optimum")
         objective, self.optimum = task.convex
-        labels = task.training_labels()
+        labels = task.training_labels().copy()  # a party has them, too
         self.loss = Loss(objective, labels)
         self.at_zero = self.loss.value(np.zeros(len(labels)))  # f at theta = 0, where all methods start
 
@@ -87,6 +87,7 @@ class Observer:
 
     def __init__(self, task: Task, config: RunConfig, models: WholeModels | None = None) -> None:
         self.task = task
+        self.truth = {split: copy.copy(task.truth(split)) for split in ("val", "test")}  # which no program reaches
         self.config = config
         self.convex = Suboptimality(task) if task.metric.name == TRAINING_METRIC else None
         self.extra: dict[str, Any] = {}
@@ -173,7 +174,7 @@ class Observer:
 
     def _serve_otherwise(self, round: int, reported: list[dict[str, Any]]) -> None:
         """Score the test rows that were served the other way: the mean over the parties that predicted them."""
-        labels, name = self.task.truth("test"), self.task.metric.name
+        labels, name = self.truth["test"], self.task.metric.name
         found = [_as_array(report["otherwise"]["test"]) for report in reported if "otherwise" in report]
         if labels is not None and found and all(np.isfinite(scores).all() for scores in found):
             self.otherwise[round] = float(np.mean([METRICS[name](scores, labels) for scores in found]))
@@ -233,7 +234,7 @@ class Observer:
         if not partial:
             return single
         offset = sum(r["offset"] for r in reported if "offset" in r)
-        splits = [split for split in ("val", "test") if self.task.truth(split) is not None]
+        splits = [split for split in ("val", "test") if self.truth[split] is not None]
         return [*single, {split: self.task.combine(split, partial) + offset for split in splits}]
 
     def _row(
@@ -252,7 +253,7 @@ class Observer:
         if spent := mechanisms.together(mechanisms.by_organisation(engine.order)):
             row["epsilon"] = spent["epsilon"]
         for split in ("val", "test"):
-            given, labels = [p[split] for p in predictions if split in p], self.task.truth(split)
+            given, labels = [p[split] for p in predictions if split in p], self.truth[split]
             if not given or labels is None:
                 continue
             self.finite = all(np.isfinite(scores).all() for scores in given)

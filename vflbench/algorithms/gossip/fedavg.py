@@ -58,8 +58,8 @@ from vflbench.types import RunConfig
 
 def parties(task: ShardedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """The server, and one worker per shard."""
-    taken = steps(config, task.public)
-    return {SERVER: PartySpec(server, role="server")} | worker_sgd.workers(worker, task, config, steps=taken)
+    specs = worker_sgd.workers(worker, task, config, steps=lambda: steps(config, task.public))
+    return {SERVER: PartySpec(server, role="server")} | specs
 
 
 def sampled(config: RunConfig[Config], t: int) -> list[int]:

@@ -69,7 +69,7 @@ def parties(task: ShardedTask, config: RunConfig[Config]) -> dict[str, PartySpec
     """
     cfg = config.algorithm
     planned = most_models(config, task.public) * local_steps(cfg, task.public)
-    specs = worker_sgd.workers(worker, task, config, steps=[planned] * len(task.shards))
+    specs = worker_sgd.workers(worker, task, config, steps=lambda: [planned] * len(task.shards))
     assert config.rounds is not None  # decided by the runner
     if cfg.buffer > (count := updates(cfg, task.public, config.rounds)):
         allowed = f"must be at most {count}, the updates of the whole run: else the server never moves"

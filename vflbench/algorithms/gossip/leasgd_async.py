@@ -36,7 +36,7 @@ from vflbench.types import RunConfig
 def parties(task: ShardedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
     """One worker per shard."""
     names = party_names("worker", len(task.shards))
-    return worker_sgd.workers(worker, task, config, steps=[wakes(config, task.public, name) for name in names])
+    return worker_sgd.workers(worker, task, config, steps=lambda: [wakes(config, task.public, name) for name in names])
 
 
 async def worker(me: Party, data: Shard, public: ShardedPublic, config: RunConfig[Config]) -> None:

@@ -60,7 +60,7 @@ def check_data(
     config: RunConfig[Sgd],
     public: ShardedPublic,
     trained: Sequence[int] | None = None,
-    steps: Sequence[int] | None = None,
+    steps: Callable[[], Sequence[int]] | None = None,
     beside: Callable[[int], History] = lambda _: (),
 ) -> None:
     """Check that the workers can train on the data.
@@ -68,7 +68,7 @@ def check_data(
     Parameters
     ----------
     trained : rows that each worker trains on; None: all of its own.
-    steps : that each worker takes in the whole run; None: `planned_steps`.
+    steps : gives those of each worker in the whole run; None: `planned_steps`.
     beside : rows of a worker -> its private releases beside gradients.
 
     Raises
@@ -83,7 +83,8 @@ def check_data(
         allowed = f"must be at most {most}, the steps of an epoch ({size}): a round takes at least one"
         raise ConfigError([Problem("algorithm.rounds_per_epoch", cfg.rounds_per_epoch, allowed)])
     rows = public.rows if trained is None else trained
-    examples.plan(config.privacy, rows, cfg.batch_size, steps or [planned_steps(config, public)] * len(rows), beside)
+    steps = steps or (lambda: [planned_steps(config, public)] * len(rows))
+    examples.plan(config.privacy, rows, cfg.batch_size, steps, beside)
 
 
 def steps_per_epoch(cfg: Sgd, public: ShardedPublic) -> int:
@@ -145,8 +146,8 @@ class LocalSgd:
         dtype = DTYPES[config.model.dtype]
         self.network: Network = classifiers.network(config.model, public)
         self.model = initial_model(public, config).to(device)
-        x = torch.from_numpy(np.ascontiguousarray(data.features)).to(device=device, dtype=dtype)
-        y = torch.from_numpy(np.ascontiguousarray(data.labels)).to(device)
+        x = torch.tensor(data.features, device=device, dtype=dtype)
+        y = torch.tensor(data.labels, device=device)
         y = y if public.classes else (y.to(dtype) - public.shift) / public.scale
         self.rows = len(y) - kept
         self.x, self.y, self.kept = x[: self.rows], y[: self.rows], (x[self.rows :], y[self.rows :])

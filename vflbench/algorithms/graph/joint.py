@@ -178,4 +178,4 @@ async def exact_gradients(
 
 def predictions(logits: Tensor, splits: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
     """The logits of the validation and test nodes, in the order of their splits."""
-    return {name: logits[torch.from_numpy(splits[name])] for name in ("val", "test") if name in splits}
+    return {name: logits[torch.tensor(splits[name])] for name in ("val", "test") if name in splits}

@@ -29,7 +29,9 @@ def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec
     table_parties.check_learning(task, config)
     if config.privacy.name != "none":
         samples = task.public.samples
-        examples.plan(config.privacy, [samples], config.algorithm.batch_size, [planned(config, samples)], pooled=True)
+        examples.plan(
+            config.privacy, [samples], config.algorithm.batch_size, lambda: [planned(config, samples)], pooled=True
+        )
     return {party_names("client", 1)[0]: PartySpec(client, task.joined())}
 
 

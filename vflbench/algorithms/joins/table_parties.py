@@ -81,7 +81,7 @@ class Labels:
     def __init__(self, me: Party, labels: np.ndarray, public: Public, config: RunConfig[Keys]) -> None:
         mean = float(labels.mean()) if config.algorithm.center_labels and not public.classes else 0.0
         self.offset = np.full((1, 1), mean)
-        values = torch.from_numpy(labels if public.classes else labels - mean)
+        values = torch.tensor(labels if public.classes else labels - mean)
         self.y = values.to(device=me.device, dtype=torch.int64 if public.classes else DTYPES[config.model.dtype])
 
 

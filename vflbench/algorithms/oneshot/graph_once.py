@@ -199,7 +199,7 @@ async def on_rows(me: Party, data: None, public: GraphPublic, config: RunConfig[
     me.state.optimizer = optimizer = graph_learner.make_optimizer(cfg, head)
     me.state.labels, me.state.received = np.zeros(0, np.int64), []
     x: Tensor | None = None
-    train = torch.from_numpy(public.splits["train"]).to(me.device)
+    train = torch.tensor(public.splits["train"], device=me.device)
 
     async for t in me.rounds():
         if t == 1:

@@ -83,8 +83,7 @@ def decide(task: AlignedTask, config: RunConfig[Config]) -> tuple[RunConfig[Conf
     ------
     VflbenchError : nothing can be chosen.
     """
-    last = config.rounds or 1
-    return planner.decide(task, config, sum(averages(config.algorithm, t, last) for t in range(1, last + 1)) / last)
+    return planner.decide(task, config, averages_per_epoch(config.algorithm, config.rounds or 1))
 
 
 def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec]:
@@ -119,6 +118,15 @@ def averages(cfg: Config, t: int, last: int) -> bool:
     if cfg.aggregation == "semi_async" and cfg.average_every is None:
         return t % interval(t, cfg.interval) == 0
     return cfg.aggregation != "never" or t == last
+
+
+def averages_per_epoch(cfg: Config, last: int) -> float:
+    """The share of `last` epochs that end with an average; `last` may be more than one can go through."""
+    if cfg.aggregation != "semi_async" or cfg.average_every is not None:
+        return 1.0 if cfg.aggregation != "never" else 1 / last
+    settled = min(last, 20 * cfg.interval)  # DeltaT_t is DeltaT_0 from then on
+    early = sum(averages(cfg, t, last) for t in range(1, settled + 1))
+    return (early + last // cfg.interval - settled // cfg.interval) / last
 
 
 # --- workers ----------------------------------------------------------------------------------------------------------

@@ -50,7 +50,9 @@ def parties(task: AlignedTask, config: RunConfig[Config]) -> dict[str, PartySpec
     refuse(check_step(config, task.objective is not None))
     if config.privacy.name != "none":
         samples = task.public.samples
-        examples.plan(config.privacy, [samples], config.algorithm.batch_size or samples, [planned(config)], pooled=True)
+        examples.plan(
+            config.privacy, [samples], config.algorithm.batch_size or samples, lambda: [planned(config)], pooled=True
+        )
     model = split_network.resolve(config.model, task)
     return {party_names("client", 1)[0]: PartySpec(partial(client, model=model), task.joined())}
 

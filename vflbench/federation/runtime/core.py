@@ -19,6 +19,7 @@ from vflbench.federation.runtime.mail import Message, as_ledger_row, watching
 from vflbench.federation.runtime.member import Member
 from vflbench.federation.runtime.party_cut import capture, rewind
 from vflbench.federation.runtime.protocols import Batches, Clock, Queue, Transport
+from vflbench.federation.sealed import sealed
 from vflbench.federation.snapshot import Cut, freeze, thaw
 from vflbench.seeding import Secret
 from vflbench.types import SCORED, ComputeConfig, FederationError, NetworkConfig, Sent, closest
@@ -70,6 +71,7 @@ class Runtime:
         self.ways: dict[tuple[str, str, str], set[str]] = {}  # (tag, sender, receiver) -> keys that are free
         for entry in self.exposes or ():
             self.ways.setdefault((entry.tag, entry.sender, entry.receiver), set()).update(entry.keys)
+        self.public = sealed(self.public, copy=True)  # one for all parties of this process
         self.ledger = Ledger()
         self.tags = self.ledger.tags
         self.write_ledger = self.ledger.rows.frombytes
@@ -103,7 +105,7 @@ class Runtime:
         self.order = list(self.parties.values())
         for party in self.order:
             spec = self.specs[party.name]
-            guarded = Guarded(party.name, spec.data) if spec.data is not None else None
+            guarded = Guarded(party.name, sealed(spec.data)) if spec.data is not None else None
             own = copy.deepcopy(self.config)  # no other party reads what this one writes into it
             # not begun here: a run that is refused before its first step would leave it never awaited, with a warning
             party.begin = partial(spec.program, party.me, guarded, self.public, own)
