@@ -157,19 +157,19 @@ def test_a_protection(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("package")
 def test_an_accounting(tmp_path: Path) -> None:
-    ended = run(tmp_path / "run", "accounting=framed")
+    ended = run(tmp_path / "run", "accounting=headed")
     charged = ended.ledger.query("link != 'local'")
     assert (
         ended.summary["bytes"]["total"] == charged["bytes"].sum() + 66 * len(charged)
-        and ended.summary["accounting"] == "framed"
+        and ended.summary["accounting"] == "headed"
     )
-    with pytest.raises(ConfigError, match="accounting=framed: glasu can have: strict"):
-        vflbench.run(["accounting=framed"])
+    with pytest.raises(ConfigError, match="accounting=headed: glasu can have: strict"):
+        vflbench.run(["accounting=headed"])
     with pytest.raises(
         ConfigError,
-        match=r"accounting=frame: must be one of everything, framed, strict, tablepuppet\. Did you mean 'framed'",
+        match=r"accounting=heade: must be one of everything, framed, headed, strict, tablepuppet\. Did you mean 'hea",
     ):
-        vflbench.run(["accounting=frame"])
+        vflbench.run(["accounting=heade"])
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ class Examples:
 
 def mean_loss(scores: np.ndarray, labels: np.ndarray, classes: int) -> float:
     """Mean cross-entropy, or for a regression half the mean squared error."""
-    return float(vertical.criterion(torch.from_numpy(scores), torch.from_numpy(labels), classes))
+    return float(vertical.criterion(torch.tensor(scores), torch.tensor(labels), classes))
 
 
 class Boosted:
@@ -213,7 +213,7 @@ class Network:
         assert config.rounds is not None  # decided by the runner
         self.iterations = config.rounds
         self.examples, self.config, self.device, self.model, self.optimiser = examples, config, device, model, optimiser
-        self.labels = torch.from_numpy(examples.labels).to(device)
+        self.labels = torch.tensor(examples.labels, device=device)
 
     def rows(self, blocks: Sequence[np.ndarray], rows: Any) -> list[Tensor]:
         """Rows of every block, as the model takes them."""

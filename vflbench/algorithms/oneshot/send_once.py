@@ -130,7 +130,7 @@ async def passive(me: Party, data: AlignedPart, public: AlignedPublic, config: R
         responds = secret is not None and config.privacy.name == "rr_bins"
         if secret is not None and not responds:
             secret.not_covered = NOT_COVERED
-            rows = torch.from_numpy(table(x))
+            rows = torch.tensor(table(x))
             x = secret.protect(rows, np.arange(len(x)), me.secret_torch_rng("noise")).numpy()
         form = await me.compute(forms.fit, config.algorithm, x, cost=len(x))
         message = forms.encode(form, x)
@@ -156,7 +156,7 @@ def _served(me: Party, form: Any, held_out: Mapping[str, np.ndarray], noisy: boo
         last, noise, shown = form.last, me.secret_rng("serving"), me.privacy.noised
         return {s: (last, pack(shown(form.codes(table(rows)), last, noise), last)) for s, rows in held_out.items()}
     if me.privacy is not None and not responds:
-        tensors = {split: torch.from_numpy(table(rows)) for split, rows in held_out.items()}
+        tensors = {split: torch.tensor(table(rows)) for split, rows in held_out.items()}
         held_out = {split: rows.numpy() for split, rows in serving.served(me, tensors, noisy).items()}
     return {split: forms.encode(form, rows) for split, rows in held_out.items()}
 
