@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +13,7 @@ import yaml
 
 from vflbench import registry
 from vflbench.cards.privacy.keys import Budget
-from vflbench.config import convert
+from vflbench.config import compose, convert, session
 from vflbench.defaults import filled
 from vflbench.privacy import mechanisms
 from vflbench.types import Problem, rules_of
@@ -65,3 +66,15 @@ def check_keys(config: Any) -> list[Problem]:
 def card_of(module: ModuleType) -> ModuleType:
     """The card of a module of ours."""
     return importlib.import_module(module.__name__.replace("vflbench.", "vflbench.cards.", 1))
+
+
+def swept(sweeps: Iterable[Sequence[str]], group: str) -> set[str]:
+    """The options of a group in the jobs of sweeps: of one composed configuration each, as jobs are many."""
+    found: list[str] = []
+    with session() as hydra:
+        for words in sweeps:
+            cfg = compose(hydra, words, sweep=True)
+            typed = [word.partition("=")[2] for word in words if word.startswith(f"{group}=")]
+            preset = (cfg.hydra.sweeper.params or {}).get(group) or cfg.hydra.runtime.choices[group]
+            found += ",".join(typed or [str(preset)]).split(",")
+    return {option.strip() for option in found}

@@ -270,7 +270,7 @@ def test_counts_of_ciphertexts_go_on_where_they_were_stopped(tmp_path: Path) -> 
     assert resumed.summary["protection"] == counts
 
 
-WORKERS = ("leasgd", "leasgd_async", "fedbuff", "d_psgd", "easgd", "local_sgd", "allreduce_sgd", "centralized_sgd")
+WORKERS = ("leasgd", "leasgd_async", "fedbuff", "d_psgd")  # the others make d_psgd's steps
 
 
 @pytest.mark.slow  # split learning and tokens stand for them in the fast tests
@@ -361,23 +361,16 @@ def test_private_split_learning_goes_on_where_it_was_stopped(algorithm: str, mec
 
 
 @pytest.mark.slow
-def test_communication_time_is_the_time_without_computing(case: Case, tmp_path: Path) -> None:
-    """With a compute clock, communication_seconds comes from a replay: it must be the virtual time of a run whose clock
-    is `none`."""
-    if case.algorithm in DEPENDS_ON_TIME:
-        pytest.skip("what it does depends on time: no such equality is claimed")
-    compare_times(case, "causal", tmp_path)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "layout"), [case for case in CASES if case[0] in REPRESENTATIVES - DEPENDS_ON_TIME]
 )
-def test_communication_time_of_exchanges_is_the_time_without_computing(
-    algorithm: str, layout: str, tmp_path: Path
+@pytest.mark.parametrize("timing", ["causal", "round"])
+def test_communication_time_is_the_time_without_computing(
+    algorithm: str, layout: str, timing: str, tmp_path: Path
 ) -> None:
-    """The replay reads messages, whichever algorithm sent them."""
-    compare_times(Case(algorithm, layout, tmp_path / "whole"), "round", tmp_path)
+    """With a compute clock, communication_seconds comes from a replay: it must be the virtual time of a run whose clock
+    is `none`. The replay reads messages, whichever algorithm sent them."""
+    compare_times(Case(algorithm, layout, tmp_path / "whole"), timing, tmp_path)
 
 
 def compare_times(case: Case, timing: str, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tests.contracts.test_algorithms import (
     CONVEX,
     DATASET,
     ON_CONVEX,
+    REPRESENTATIVES,
     SPLIT,
     SPLIT_WORKERS,
     TABLES,
@@ -58,7 +59,7 @@ PRIVATE = [
     if name not in ONLY_CONVEX  # they compute in NumPy
     if mechanism in NOISY
 ]
-# These stand for all in the fast tests: each mechanism, and one algorithm of each family.
+# One algorithm of each family.
 DRAWS = {("rfl_admm_v", "dp_sgd"), ("glasu", "gaussian_embedding"), ("vfl", "embedding_and_label")}
 # An algorithm for each mechanism in each family, which draws by the family's functions. A secret's noise differs from
 # run to run, so it need only be drawn.
@@ -141,25 +142,23 @@ def test_an_algorithm_computes_on_the_device_also_after_a_stop(tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "layout"), TRAINED)
-def test_every_algorithm_moves_between_devices(algorithm: str, layout: str, tmp_path: Path) -> None:
-    """From a GPU's checkpoint to the CPU, and from the CPU's to a GPU."""
+def test_every_algorithm_computes_on_the_device(algorithm: str, layout: str, tmp_path: Path) -> None:
+    """A CPU's run; one of each family, whose checkpoints are alike, goes on there, and on the CPU, and there again."""
     given = [*words(algorithm, layout), "rounds=3"]
     whole = run(tmp_path / "cpu", "cpu", given)
+    if stops := algorithm in REPRESENTATIVES:
+        with pretended("cuda"):
+            stopped(tmp_path / "moved", "cuda", given)
+        stopped(tmp_path / "moved", "cpu", given, "resume=true", last=3)
     with pretended("cuda"):
-        stopped(tmp_path / "moved", "cuda", given)
-    stopped(tmp_path / "moved", "cpu", given, "resume=true", last=3)
-    with pretended("cuda"):
-        moved = run(tmp_path / "moved", "cuda", given, "resume=true")
+        moved = run(tmp_path / "moved", "cuda", given, *(["resume=true"] if stops else []))
     assert (whole.summary["device"], moved.summary["device"]) == ("cpu", "cuda")
     same(whole, moved)
 
 
 @pytest.mark.parametrize(
     ("algorithm", "conv"),
-    [
-        ("glasu", "SAGEConv"),
-        *(("glasu_exact", conv) for conv in ("APPNP", "GATv2Conv", "TransformerConv")),
-    ],
+    [("glasu", "SAGEConv"), ("glasu_exact", "GATv2Conv")],
 )
 @pytest.mark.slow
 def test_a_convolution_of_torch_geometric_computes_there_also_after_a_stop(
@@ -179,7 +178,8 @@ def test_a_convolution_of_torch_geometric_computes_there_also_after_a_stop(
 @pytest.mark.parametrize(
     ("algorithm", "mechanism", "secret"),
     [
-        *((*pair, secret) for pair in sorted({*DRAWN.values(), *DRAWS}) for secret in (False, True)),
+        *((*pair, False) for pair in sorted({*DRAWN.values(), *DRAWS})),
+        *((*pair, True) for pair in sorted(DRAWS)),
     ],
 )
 def test_noise_is_that_of_the_cpu(algorithm: str, mechanism: str, secret: bool, tmp_path: Path) -> None:

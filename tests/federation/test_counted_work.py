@@ -11,6 +11,7 @@ import torch
 
 from tests.every import few_fast
 from tests.federation.toys import run_programs
+from tests.options import swept
 from vflbench import config, registry
 from vflbench.algorithms.split.worker_replica import Side
 from vflbench.data.tasks import AlignedPart, AlignedPublic
@@ -19,7 +20,7 @@ from vflbench.federation.clock import ComputeClock
 from vflbench.federation.counted_work import Work
 from vflbench.federation.delays import Delays
 from vflbench.federation.party import PartySpec, batchable
-from vflbench.papers import definition, jobs
+from vflbench.papers import definition
 from vflbench.runner import rates
 from vflbench.types import ComputeConfig, ConfigError, NetworkConfig, RunConfig
 
@@ -170,12 +171,9 @@ FIGURES = sorted({path.stem for path in (registry.config_dir() / "figure/pubsub_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "figure", [pytest.param(name, marks=[] if name == "fig8" else [pytest.mark.slow]) for name in FIGURES]
-)
+@pytest.mark.parametrize("figure", FIGURES)
 def test_the_figures_of_pubsub_keep_the_papers_table(figure: str) -> None:
-    wanted = jobs.wanted(definition.load(f"pubsub_vfl/{figure}"), "small")
-    taken = {job.values["compute"]["name"] for job in wanted}
+    taken = swept([runs.words("small") for runs in definition.load(f"pubsub_vfl/{figure}").runs], "compute")
     assert taken == ({"paper_table8", "measured"} if figure == "fig8" else {"paper_table8"})
 
 

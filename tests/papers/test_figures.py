@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from tests.every import for_each
+from tests.options import swept
 from vflbench import cli, config
 from vflbench.cli import train
 from vflbench.cli.figures import _write_tables
@@ -291,8 +292,8 @@ def test_the_papers_epsilon_stands_beside_ours(make_run):
 @pytest.mark.slow
 @pytest.mark.parametrize("data", PROMISED["comparison"].split())
 def test_a_comparison_has_every_method_that_runs_on_its_data(data):
-    there = {job.values["algorithm"]["name"] for job in jobs.wanted(definition.load(f"comparison/{data}"), "small")}
-    assert there == set(runnable([f"dataset={data}"]))
+    sweeps = [runs.words("small") for runs in definition.load(f"comparison/{data}").runs]
+    assert swept(sweeps, "algorithm") == set(runnable([f"dataset={data}"]))
 
 
 def test_keys_that_do_not_tell_runs_apart_are_refused(make_run):
