@@ -244,9 +244,9 @@ def expected(result: Result, cfg: Any, each: int, slots: int | None, size: int) 
             found["histogram"] += 16 * asked * d if slots is None else size * -(-each * asked * d // slots)
             inner = live[owner[live] != LEAF]
             inside = np.flatnonzero(np.isin(position, inner))
-            for node in inner[owner[inner] == 1]:
-                found["split"] += 16
-                found["side"] += -(-(position == node).sum() // 8)
+            won = inner[owner[inner] == 1]
+            found["split"] += 16 * len(won) or 1  # no message is free
+            found["side"] += sum(-(-(position == node).sum() // 8) for node in won)
             if level + 1 < cfg.depth:
                 found["nodes"] += -(-len(live) // 8) + -(-len(inside) // 8)
             if not len(inner):

@@ -52,9 +52,9 @@ def test_what_counts_as_large() -> None:
 
 def test_it_is_said_once_a_run(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        examples.plan(privacy_config("dp_sgd", delta=0.5, noise_multiplier=1.0), [100], 10, [5], pooled=True)
+        examples.plan(privacy_config("dp_sgd", delta=0.5, noise_multiplier=1.0), [100], 10, lambda: [5], pooled=True)
         assert not caplog.records  # the runner says it
-        examples.plan(privacy_config("dp_sgd", delta=0.5, noise_multiplier=1.0), [100], 10, [5])
+        examples.plan(privacy_config("dp_sgd", delta=0.5, noise_multiplier=1.0), [100], 10, lambda: [5])
         assert len(caplog.records) == 1
 
 
