@@ -55,7 +55,7 @@ def assert_equal(made: Run, fresh: Run) -> None:
 
 def accounting(algorithm: str) -> list[str]:
     rules = INFOS[algorithm].accounting
-    return [f"accounting={'tablepuppet' if 'tablepuppet' in rules else 'everything'}"] if len(rules) > 1 else []
+    return [f"accounting={next(rule for rule in ('tablepuppet', 'everything', 'framed') if rule in rules)}"]
 
 
 @pytest.mark.parametrize(("algorithm", "layout"), represented(INDEPENDENT, {"vfl"}))
@@ -83,7 +83,7 @@ def test_every_profile(algorithm: str, layout: str, tmp_path: Path) -> None:
         ["network=us_us"],
         ["network=cost_ratio"],
         SHARED,
-        *([["network=us_us", *accounting(algorithm)]] if accounting(algorithm) else []),
+        ["network=us_us", *accounting(algorithm)],
     ]
     for number, profile in enumerate(profiles):
         fresh = run(tmp_path / f"fresh{number}", algorithm, layout, *SHORT, *profile)
