@@ -80,7 +80,8 @@ def test_two_files_are_three_commands_from_a_comparison() -> None:
 
 
 def test_the_readme(place: Path, here: Callable[..., str]) -> None:
-    """Runs are cut to two rounds (scale=smoke), so that all of them take a minute; Ray gets a process of its own."""
+    """Runs are cut to two rounds (scale=smoke), and sweeps behind the first one to a seed; Ray gets a process of its
+    own."""
     commands = re.findall(r"`vflbench (.*?)`", README)
     assert len(commands) >= 11
     sweep = next(command for command in commands if command.startswith("-m"))
@@ -92,7 +93,7 @@ def test_the_readme(place: Path, here: Callable[..., str]) -> None:
         if words[0] == "choose":  # the shipped setting of one method, to a target that two rounds reach
             words = ["choose", words[1], "target=0.05", "trials=1", "algorithm=graph_once", "scale=smoke"]
         if command != sweep:
-            start(*words, *(["scale=smoke"] if trains else []))
+            start(*(word.replace("seed=0,1,2", "seed=0") for word in words), *(["scale=smoke"] if trains else []))
     assert (place / "report.html").is_file() and list((place / "outputs/figures").rglob("table3/page.html"))
 
 

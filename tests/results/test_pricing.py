@@ -109,11 +109,11 @@ CONVEX = ["dataset=ridge", "dataset.samples=40", "dataset.features=24", "algorit
 ROWS = ["dataset=digits", "model.widths=[16]"]
 SPLIT = [*TABLES, "model.width=8", "model.depth=3", "algorithm.batch_size=64"]
 GRAPH = ["dataset=digits_graph", "model.hidden=24"]
-PRICED = {
-    **dict.fromkeys(("glasu", "glasu_exact", "simulated_centralized"), GRAPH),
-    **dict.fromkeys(("rfl_admm_v", "rfl_admm", "gd_join", "vfl_sgd"), TABLES),
-    **dict.fromkeys(("mtcd", "svfl", "stcd", "dcpa", "tree_cg", "extra"), CONVEX),
-    **dict.fromkeys(("leasgd", "d_psgd", "easgd", "allreduce_sgd"), ROWS),
+PRICED = {  # with and without a server, one at a time and all at once
+    **dict.fromkeys(("glasu", "glasu_exact"), GRAPH),
+    **dict.fromkeys(("rfl_admm_v", "gd_join"), TABLES),
+    **dict.fromkeys(("mtcd", "dcpa", "extra"), CONVEX),
+    **dict.fromkeys(("leasgd", "easgd"), ROWS),
     **{"vfl": SPLIT, "vfl_ps": [*SPLIT, "algorithm.workers=2"]},
 }
 
