@@ -115,7 +115,7 @@ def test_no_text_lies_on_a_curve_that_swings(make_run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rounds", [((),), ((10,),)])
+@pytest.mark.parametrize("rounds", [(), (10,)])
 def test_hardly_any_points(make_run, rounds):
     run = make_run("a", rounds=rounds)
     curves.draw_run(run)
