@@ -251,10 +251,11 @@ SHOWN = (["--cfg", "job"], ["--info", "config"], ["--hydra-help"], ["dry_run=tru
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"),  # each in one way, for all ways are checked where Hydra's loader is called
+    ("kind", "words"),  # the fast tests have each way once
     [
-        pytest.param(kind, SHOWN[n % len(SHOWN)], marks=[] if n < len(SHOWN) else [pytest.mark.slow], id=str(n))
+        pytest.param(kind, words, marks=[] if n == m else [pytest.mark.slow], id=f"{n}-{m}")
         for n, kind in enumerate(EVIL)
+        for m, words in enumerate(SHOWN)
     ],
 )
 def test_a_folder_of_options_runs_nothing(

@@ -396,6 +396,16 @@ def test_staleness_is_the_steps_between_an_embedding_and_its_gradient() -> None:
         assert found.observer.extra["staleness_passive_1"] == mean
 
 
+def test_so_many_epochs_end_with_an_average() -> None:
+    ways = [{"aggregation": way} for way in ("semi_async", "every_epoch", "never")] + [{"average_every": 4}]
+    made = [pubsub_vfl_card.Config(**way, interval=longest) for way in ways for longest in (1, 5, 7)]
+    for cfg in made:
+        for last in (1, 2, 9, 100, 101, 500):
+            counted = sum(pubsub_vfl.averages(cfg, t, last) for t in range(1, last + 1))
+            assert pubsub_vfl.averages_per_epoch(cfg, last) == counted / last
+        assert 0 < pubsub_vfl.averages_per_epoch(cfg, 10**12) <= 1
+
+
 def test_the_interval_between_averages() -> None:
     assert [pubsub_vfl.interval(t, 5) for t in range(1, 13)] == [1, 1, 1, 2, 3, 4, 5, 5, 5, 5, 5, 5]
     assert {pubsub_vfl.interval(t, 1) for t in range(1, 20)} == {1}

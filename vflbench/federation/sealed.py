@@ -15,7 +15,7 @@ def sealed(value: Any, copy: bool = False) -> Any:
 
     Parameters
     ----------
-    copy : whether arrays are copies, which nobody can make writable; else they are views of the same numbers.
+    copy : whether arrays are copies, which cannot be set writable again; else they are views of the same numbers.
     """
     if isinstance(value, np.ndarray):
         if copy and not value.dtype.hasobject:

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vflbench import registry
 from vflbench.attacks import transcript
@@ -27,9 +27,6 @@ from vflbench.runner.federation import Federation
 from vflbench.runner.rounds import Rounds
 from vflbench.runner.transcript_writer import TranscriptWriter
 
-if TYPE_CHECKING:
-    pass
-
 log = logging.getLogger(__name__)
 
 
@@ -44,25 +41,13 @@ def write(
     """
     config, metric = federation.config, federation.task.metric
     engine, observer = rounds.engine, rounds.observer
-    ledger, traces = rounds.recorder.collect(engine)
-    around = _around(federation, engine, observer)  # it has tags of its own
-    tags = list(engine.ledger.tags)
-    live = federation.live  # its times are what they were; there is no virtual clock to replay
-    costs = Costs(
-        ledger,
-        traces,
-        federation.party_infos,
-        config.network,
-        config.accounting,
-        Payload(tags, **federation.payload),
-        live or federation.info.time_dependent,
-        around=around,
-    )
-    rows = costs.curve(observer.rows)
-    others = costs.others()
+    live, costs = federation.live, _costs(federation, rounds)
+    rows, others = costs.curve(observer.rows), costs.others()
     messages, events = ({phase: getattr(one, part) for phase, one in others.items()} for part in ("rows", "traces"))
-    parquet.ledger_parquet(folder / "ledger.parquet", ledger.T, list(engine.parties), tags, LINK_KINDS, messages)
-    parquet.trace_parquet(folder / "trace.parquet", traces, events)
+    parquet.ledger_parquet(
+        folder / "ledger.parquet", costs.ledger.T, list(engine.parties), costs.payload.tags, LINK_KINDS, messages
+    )
+    parquet.trace_parquet(folder / "trace.parquet", costs.traces, events)
     files.write_curve(folder / "curve.csv", rows, metric.name)
     _save_models(engine, folder)
 
@@ -94,6 +79,23 @@ def write(
         device=federation.device,
         privacy=_private(federation, observer, spent, rows),
         extra={**federation.facts, **extra, **floor, **observer.extra},
+    )
+
+
+def _costs(federation: Federation, rounds: Rounds) -> Costs:
+    """What the run has cost."""
+    config = federation.config
+    ledger, traces = rounds.recorder.collect(rounds.engine)
+    around = _around(federation, rounds.engine, rounds.observer)  # it adds tags of its own
+    return Costs(
+        ledger,
+        traces,
+        federation.party_infos,
+        config.network,
+        config.accounting,
+        Payload(list(rounds.engine.ledger.tags), **federation.payload),
+        federation.live or federation.info.time_dependent,  # in real time there is no virtual clock to replay
+        around=around,
     )
 
 

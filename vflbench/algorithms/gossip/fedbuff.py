@@ -35,8 +35,9 @@ Departures from the paper, and what it leaves open
 2. Q steps are `local_epochs` passes over the rows of the mean worker, for every worker alike. So updates are not
    weighted by rows. L2 (weight_decay) is part of the gradient.
 3. A round is so many updates as make a pass over the data. The buffer is kept over its end. What it holds at the end of
-   the run is lost. At the end of a round each worker gets one byte (tag `round`), and goes on with what it does. The
-   round's time is that of the last worker to hear it: a slow link adds its latency, once, to every time on the curve.
+   the run is lost. At the end of a round each worker gets an empty message (tag `round`), and goes on with its work.
+   The round's time is that of the last worker to hear it: a slow link adds its latency, once, to every time on the
+   curve.
 4. privacy=dp_sgd clips every example's gradient and adds noise to their sum, as in FedAvg. How often a worker's update
    comes depends on time, and noise must be calibrated before. So a worker gets at most `uneven` times as many models as
    the mean worker's share of all updates. Noise is for so many.

@@ -32,8 +32,8 @@ Departures, where the paper is silent or cannot be taken literally
    end of an epoch that does not average, the observer scores the mean of the replicas, which no party holds then.
 7. A channel holds one attempt's message at a time, as earlier ones are discarded. So p and q are 1: more would change
    nothing, and nothing is dropped.
-8. An epoch ends with 8 bytes from each passive party (again after a late notice) and 8 back (tag `epoch`). A `notice`
-   has 16 bytes.
+8. An epoch ends with a number from each passive party (again after a late notice) and one back (tag `epoch`). A
+   `notice` has two numbers.
 9. A worker that fails (failure_rate) is back at once, with its parameters. It loses what it had in hand and what it
    waited for. A worker whose process dies (engine=ray) does not come back. The others do its work; what its replica
    learnt since the last average is lost. A second forward pass takes no time on the modelled clock: the delay model

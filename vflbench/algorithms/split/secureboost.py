@@ -22,7 +22,7 @@ SecureBoost+: Chen et al., arXiv 2110.10927.
 
 q' is 1 at the root; below, subtraction sends the smaller of two children only. A plaintext has room for eta =
 floor((key_bits - 1) / (2 (53 + log2 n))) pairs. A column has a bin for each of its values, at most `bins`. Before the
-first round a passive party says how many bins it has, in 8 bytes (tag `bins`).
+first round a passive party says how many bins it has (tag `bins`).
 
 Departures
 1. g and h are rounded to multiples of 2^-20, so that sums are exact: any division of the columns grows the same trees

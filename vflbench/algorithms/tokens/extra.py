@@ -13,7 +13,7 @@ Each iteration sends one vector of N numbers to every neighbour (tag `dual`): EX
 
 Step size null: 1 / L, L the largest of L_k = ||X_k||^2 / alpha + 1 / K; for EXTRA nine tenths of its bound, which is
 (1 + the least eigenvalue of W) / L, where that is less. Neighbours exchange the largest L_k that they know, as many
-times as the graph is wide, before the first round (tag `curvature`, 8 bytes).
+times as the graph is wide, before the first round (tag `curvature`, a number).
 
 All clients know the labels. The paper's variant for rows of one's own is left out: LEASGD's family has its methods.
 """
